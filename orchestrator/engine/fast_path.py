@@ -132,7 +132,7 @@ def _complete_and_go_on(
     fenced or the successors are no longer pending.
     """
     nexts = {each: ids.task_run_id(run.id, each) for each in successors}
-    parameters = _stored(tx, completions) | {
+    parameters = {
         "nexts": list(nexts.values()),
         "ordinals": list(successors),
         "here": [nexts[each] for each in taken_here(run, successors, claimant)],
@@ -142,18 +142,15 @@ def _complete_and_go_on(
     }
     edges = _other_edges(run, completions, successors)
     if not edges and len(completions) == 1:
-        return read(tx.execute(fast_path_sql.GO_ON, parameters))
-    rows = tx.execute(
-        fast_path_sql.GO_ON_TO_JOINS, parameters | _as_parameters(run, edges), lock=fast_path_sql.LOCK_JOINS
-    ).all()
+        return read(
+            tx.execute(fast_path_sql.GO_ON, completing.completed_one(tx, completions[0]) | parameters)
+        )
+    parameters |= _several(tx, run, completions, edges)
+    rows = tx.execute(fast_path_sql.GO_ON_TO_JOINS, parameters, lock=fast_path_sql.LOCK_JOINS).all()
     _send_checks(tx, run, rows[0].undecided, claimant)
     if 0 < rows[0].stored < len(completions):
         tx.send(*(JoinCheck(run.id, each, claimant.queue) for each in successors))
     return read(row for row in rows if row.id is not None)
-
-
-def _stored(tx: Transaction, completions: Sequence[Completion]) -> dict[str, Any]:
-    return completing.completed(tx, completions) | {"count": len(completions)}
 
 
 def _complete_last(
@@ -166,17 +163,13 @@ def _complete_last(
     if run.parent is not None:
         # The end of a child is told to its parent, by a statement more.
         tx.hold()
-    parameters = _stored(tx, completions)
     edges = _other_edges(run, completions, (END,))
-    if edges:
-        row = tx.execute(
-            fast_path_sql.LAST_OF_SEVERAL,
-            parameters | _as_parameters(run, edges),
-            lock=fast_path_sql.LOCK_RUN,
-        ).first()
+    if edges or len(completions) > 1:
+        parameters = _several(tx, run, completions, edges)
+        row = tx.execute(fast_path_sql.LAST_OF_SEVERAL, parameters, lock=fast_path_sql.LOCK_RUN).first()
         _send_checks(tx, run, row and row.undecided, claimant)
     else:
-        row = tx.execute(fast_path_sql.LAST, parameters).first()
+        row = tx.execute(fast_path_sql.LAST, completing.completed_one(tx, completions[0])).first()
     if row and row.is_reopened:
         # The check looks at all task runs: the run is reopened, or one of these attempts is fenced.
         tx.send(JoinCheck(run.id, END, claimant.queue))
@@ -196,9 +189,13 @@ def _other_edges(
     return [(join, each) for join in joins for each in run.plan.predecessors(join) if each not in completed]
 
 
-def _as_parameters(run: RunHeader, edges: Sequence[tuple[int, int]]) -> dict[str, Any]:
+def _several(
+    tx: Transaction, run: RunHeader, completions: Sequence[Completion], edges: Sequence[tuple[int, int]]
+) -> dict[str, Any]:
+    """The parameters of several results, or of one before joins with other edges."""
     # The end of the run has no task run; the run's own id, whose ordinal is 0, stands for it.
-    return {
+    return completing.completed(tx, completions) | {
+        "count": len(completions),
         "joins": [run.id if join == END else ids.task_run_id(run.id, join) for join, _ in edges],
         "others": [ids.task_run_id(run.id, other) for _, other in edges],
     }

@@ -6,7 +6,7 @@ from pipeweave.orchestrator.domain.events import LIMIT, PAUSE
 from pipeweave.orchestrator.domain.states import TaskStatus
 from pipeweave.orchestrator.state import claiming, completing, pause_sql, releasing, run_transitions
 from pipeweave.orchestrator.state.named_rows import by_key
-from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, OneOf
+from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, OneOf, logged
 
 # Locks the joins in the order of their ids; the statement after it sees the changes that the lock waited for.
 LOCK_JOINS = f"""
@@ -36,13 +36,21 @@ _HELD = pause_sql.held(f"x.is_run OR {pause_sql.is_among('x.tasks', 't.task_id')
 _HERE = f"t.id = ANY(CAST(:here AS uuid[])) AND t.queue = ANY(CAST(:queues AS text[])) AND NOT {_HELD}"
 
 
-# When the completed task run ended. It may be later than :now, where the claim knew a faster clock.
+# When the completed task runs ended. It may be later than :now, where the claim knew a faster clock.
 _ENDED = "(SELECT max(d.finished_at) FROM moved AS d)"
 # Not where one of several attempts is fenced: what follows is not decided here then.
 _ALL_STORED = "(SELECT count(*) FROM moved) = CAST(:count AS integer)"
 
 
-def _going_on(where: str, begins: str = _ENDED) -> str:
+def _going_on(completed: Move, where: str, begins: str, behind: str = "") -> str:
+    """The release of the next steps, and the events of both.
+
+    Args:
+        completed: the move that completes the steps before them.
+        where: SQL of a further condition.
+        begins: SQL of the time at which they begin.
+        behind: a FROM item, before a comma.
+    """
     released = Move(
         name="released",
         to=OneOf(
@@ -54,8 +62,8 @@ def _going_on(where: str, begins: str = _ENDED) -> str:
         started_at = CASE WHEN {_HERE} THEN CAST({begins} AS timestamptz) END,
         claimed_at = CASE WHEN {_HERE} THEN now() END, heartbeat_at = CASE WHEN {_HERE} THEN now() END""",
         rows=by_key(),
-        where=f"{releasing.UNDECIDED} AND {_ALL_STORED} AND {where}",
-        source="""FROM paused AS x,
+        where=f"{releasing.UNDECIDED} AND {where}",
+        source=f"""FROM {behind}paused AS x,
             unnest(CAST(:nexts AS uuid[]), CAST(:ordinals AS integer[])) AS n(id, ordinal)""",
         event=MoveEvent(
             "CASE WHEN m.status = 'running' THEN 'task_run.started' ELSE 'task_runs.' || m.status END",
@@ -64,34 +72,39 @@ def _going_on(where: str, begins: str = _ENDED) -> str:
                 jsonb_build_array(jsonb_build_array(m.ordinal, m.ordinal)), 'cause',
                 CASE WHEN m.status = 'ready' THEN CASE WHEN m.is_limited THEN '{LIMIT}' ELSE '{PAUSE}' END
                 END)) END""",
-            after="moved",
         ),
         returning=", n.ordinal",
     )
-    return f"{_PAUSED}, {released.sql}"
+    return f"{_PAUSED}, {released.update}, {logged(completed.events, released.events)}"
 
 
 _FREE = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.next = t.id AND b.is_blocked)"
 # This transaction may have begun before the one that it waited for; a join starts after both.
 _AFTER_ALL = f"greatest({_ENDED}, (SELECT b.last_at FROM standing AS b WHERE b.next = t.id))"
 
-GO_ON = f"WITH {completing.COMPLETE}, {_going_on('true')} SELECT * FROM released"
+# Behind one result: nothing is released where its attempt is fenced, because no row of `moved` is joined.
+_ONE = completing.COMPLETE_ONE
+GO_ON = f"""
+WITH {_ONE.update}, {_going_on(_ONE, "true", "d.finished_at", "moved AS d, ")} SELECT * FROM released
+"""
+_ALL = completing.COMPLETE
 GO_ON_TO_JOINS = f"""
-WITH {completing.COMPLETE}, {_STANDING}, {_going_on(_FREE, _AFTER_ALL)}
+WITH {_ALL.update}, {_STANDING}, {_going_on(_ALL, f"{_ALL_STORED} AND {_FREE}", _AFTER_ALL)}
 SELECT r.*, u.undecided, u.stored
 FROM (SELECT {_UNDECIDED}, (SELECT count(*) FROM moved) AS stored) AS u LEFT JOIN released AS r ON true
 """
 
 _GOES_ON = "NOT EXISTS (SELECT 1 FROM run)"
 LAST = f"""
-WITH {completing.COMPLETE}, {run_transitions.completed_with(_ALL_STORED, _ENDED)}
+WITH {_ONE.update}, {run_transitions.completed_with(_ONE.events, "true", _ENDED)}
 SELECT {run_transitions.AWAITED}, {_GOES_ON} AS is_reopened FROM moved
 """
 _NONE_BLOCKS = "NOT EXISTS (SELECT 1 FROM standing AS b WHERE b.is_blocked)"
 _LAST_ONES = f"{_ALL_STORED} AND {_NONE_BLOCKS}"
 _AFTER_ALL_ENDS = f"greatest({_ENDED}, (SELECT max(b.last_at) FROM standing AS b))"
 LAST_OF_SEVERAL = f"""
-WITH {completing.COMPLETE}, {_STANDING}, {run_transitions.completed_with(_LAST_ONES, _AFTER_ALL_ENDS)}
+WITH {_ALL.update}, {_STANDING},
+    {run_transitions.completed_with(_ALL.events, _LAST_ONES, _AFTER_ALL_ENDS)}
 SELECT {_UNDECIDED}, {run_transitions.AWAITED}, {_GOES_ON} AND {_NONE_BLOCKS} AS is_reopened
 FROM moved
 """

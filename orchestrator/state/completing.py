@@ -23,10 +23,11 @@ from pipeweave.orchestrator.state.rows import of_row
 from pipeweave.orchestrator.state.task_transitions import Move, MoveEvent, move, status_is
 from pipeweave.orchestrator.store.database import Transaction
 
-# The columns that a completion sets, from a row `o` of :rows.
+# The columns that a completion sets, from a row `o`.
 _OUTPUT = """, finished_at = greatest(:now, t.started_at), output = o.output, output_path = o.path,
-    output_size = o.size, output_hash = o.hash, selected_next = CASE WHEN o.next IS NOT NULL THEN
-        ARRAY(SELECT jsonb_array_elements_text(o.next)) END, assets = o.assets, logs_path = o.logs"""
+    output_size = o.size, output_hash = o.hash, assets = o.assets, logs_path = o.logs, selected_next = """
+_CHOSEN = """CASE WHEN o.next IS NOT NULL THEN
+        ARRAY(SELECT jsonb_array_elements_text(o.next)) END"""
 
 _COMPLETED = "jsonb_build_object('outputHash', m.output_hash, 'selectedNext', to_jsonb(m.selected_next))"
 # Two processes may hold the same attempt after a failover that lost the claim of one of them. What is known
@@ -34,33 +35,50 @@ _COMPLETED = "jsonb_build_object('outputHash', m.output_hash, 'selectedNext', to
 IS_HOLDER = "(o.worker IS NULL OR t.worker = o.worker)"
 
 
-def _complete(columns: str = "", changes: str = "", data: str = "", returning: str = "") -> str:
+def _of_rows(columns: str = "") -> str:
+    """The rows `o`, of :rows."""
+    return f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, worker text,
+            output jsonb, path text, size integer, hash text, next jsonb, assets jsonb, logs text
+            {columns})"""
+
+
+def _complete(
+    source: str, changes: str = "", data: str = "", returning: str = "", *, chosen: str = _CHOSEN
+) -> Move:
     return Move(
         to=T.COMPLETED,
-        changes=f"{_OUTPUT}{changes}",
+        changes=f"{_OUTPUT}{chosen}{changes}",
         rows=by_key("o.id"),
         where=f"t.attempt = o.attempt AND {IS_HOLDER} AND {status_is(T.RUNNING)}",
-        source=f"""FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS o(id uuid, attempt integer, worker text,
-            output jsonb, path text, size integer, hash text, next jsonb, assets jsonb, logs text
-            {columns})""",
+        source=source,
         event=MoveEvent("'task_run.completed'", f"jsonb_strip_nulls({_COMPLETED}){data}"),
         returning=returning,
-    ).sql
+    )
 
 
 # For a statement that goes on: what follows begins when the task run ended.
-COMPLETE = _complete(returning=", t.finished_at")
+COMPLETE = _complete(_of_rows(), returning=", t.finished_at")
+# The same for one result that chooses no successors: PostgreSQL reads no JSON for what are parameters.
+COMPLETE_ONE = _complete(
+    """FROM (SELECT CAST(:id AS uuid) AS id, CAST(:attempt AS integer) AS attempt,
+            CAST(:holder AS text) AS worker, CAST(nullif(:output, 'null') AS jsonb) AS output,
+            CAST(:path AS text) AS path, CAST(:size AS integer) AS size, CAST(:hash AS text) AS hash,
+            CAST(:assets AS jsonb) AS assets, CAST(:logs AS text) AS logs) AS o""",
+    returning=", t.finished_at",
+    chosen="NULL",
+)
 # Who stores a result knows the task run, but for what may have changed since its claim.
 _COMPLETE_ALONE = f"""
-WITH {_complete(returning=", t.max_attempts")} SELECT m.id, m.is_limited, m.max_attempts FROM moved AS m
+WITH {_complete(_of_rows(), returning=", t.max_attempts").sql}
+SELECT m.id, m.is_limited, m.max_attempts FROM moved AS m
 """
 # Completes with the result of another task run, found by an idempotency key.
 _CACHED = _complete(
-    ", key text, origin uuid, shown text",
+    _of_rows(", key text, origin uuid, shown text"),
     ", idempotency_key = o.key, cached_from = o.origin",
     " || jsonb_build_object('cached', true, 'cachedFrom', m.shown)",
     ", o.shown, t.max_attempts",
-)
+).sql
 
 _COMPLETE_CACHED = f"WITH {_CACHED} SELECT * FROM moved"
 
@@ -99,6 +117,24 @@ def completed(tx: Transaction, completions: Sequence[Completion]) -> dict[str, A
     # In the order of their ids, in which rows are locked.
     rows = ",".join(map(_completion_row, sorted(completions, key=lambda each: each.task_run.id.int)))
     return {"run_id": completions[0].task_run.run_id, "rows": f"[{rows}]", "now": tx.now}
+
+
+def completed_one(tx: Transaction, completion: Completion) -> dict[str, Any]:
+    """The parameters of COMPLETE_ONE."""
+    done, output, assets = completion.task_run, completion.output, completion.assets
+    return {
+        "run_id": done.run_id,
+        "id": done.id,
+        "attempt": done.attempt,
+        "holder": done.worker,
+        "output": output.inline,
+        "path": output.path,
+        "size": output.size,
+        "hash": output.hash,
+        "assets": None if assets is None else orjson.dumps(assets).decode(),
+        "logs": completion.logs_path,
+        "now": tx.now,
+    }
 
 
 def _completion_row(completion: Completion) -> str:

@@ -19,7 +19,7 @@ from pipeweave.orchestrator.domain.run import RunHeader
 from pipeweave.orchestrator.domain.run_ending import RunEnding
 from pipeweave.orchestrator.domain.states import RunStatus
 from pipeweave.orchestrator.state import deployment_mode, failed_task_runs, waits
-from pipeweave.orchestrator.state.task_transitions import after
+from pipeweave.orchestrator.state.task_transitions import logged
 from pipeweave.orchestrator.store.database import Transaction
 from pipeweave.spec import WITH_OUTPUT, rules
 
@@ -34,7 +34,8 @@ def _finish(
     tx: Transaction, run_id: UUID, to: RunStatus, error: dict[str, Any] | None = None, where: str = "true"
 ) -> bool:
     """End a run whose task runs are all final. False when the guard did not hold."""
-    moving = f"{_move_sql(to, has_error=error is not None, where=where)}, {_logged(to, error is not None)}"
+    event = _event(to, has_error=error is not None)
+    moving = f"{_move_sql(to, has_error=error is not None, where=where)}, {logged(event)}"
     return _end(tx, run_id, moving, error)
 
 
@@ -132,15 +133,14 @@ def _move_sql(to: RunStatus, *, has_error: bool = False, where: str = "true", at
         )"""
 
 
-def _logged(to: RunStatus, has_error: bool, behind: str = "") -> str:
+def _event(to: RunStatus, *, has_error: bool = False) -> str:
+    """The SELECT of the event of the end."""
     data = "CAST(NULL AS jsonb)"
     if has_error:
         data = """jsonb_strip_nulls(jsonb_build_object('error', m.error ->> 'message',
                 'errorCode', m.error_code))"""
-    return f"""run_logged AS (
-            INSERT INTO events (run_id, at, type, data)
-            SELECT m.id, m.finished_at, 'run.{to.value}', {data} FROM run AS m {behind}
-        )"""
+    return f"""SELECT m.id, m.finished_at, 'run.{to.value}', CAST(NULL AS uuid), CAST(NULL AS integer), {data}
+        FROM run AS m"""
 
 
 # Who waits for the end of the run: the maintenance mode; the tenant, if its active runs are limited; the runs
@@ -159,18 +159,19 @@ AWAITED = f"""{deployment_mode.IS_AWAITED} AS is_awaited,
 MOVED = f"SELECT EXISTS (SELECT 1 FROM run) AS has_moved, {AWAITED}"
 
 
-def completed_with(where: str, at: str) -> str:
-    """SQL that completes a run together with its last task run, a row of `moved`.
+def completed_with(events: str, where: str, at: str) -> str:
+    """SQL that completes a run together with its last task run, a row of `moved`, and writes the events.
 
     It does not complete a reopened run: `finish` must look at all of its task runs.
 
     Args:
+        events: the SELECT of the events of its last task runs.
         where: SQL of a further condition.
         at: SQL of the time at which the run finished.
     """
     to = RunStatus.COMPLETED
     moving = _move_sql(to, where=f"EXISTS (SELECT 1 FROM moved) AND {_NOT_REOPENED} AND {where}", at=at)
-    return f"{moving}, {_logged(to, has_error=False, behind=after('moved'))}"
+    return f"{moving}, {logged(events, _event(to))}"
 
 
 def lock(tx: Transaction, run_id: UUID) -> None:

@@ -47,27 +47,33 @@ class MoveEvent:
         type: SQL of its type.
         data: SQL of its data.
         attempt: SQL of its attempt.
-        after: the name of the move of the same statement that causes this one; see `after`.
     """
 
     type: str
     data: str = "CAST(NULL AS jsonb)"
     attempt: str = "m.attempt"
-    after: str | None = None
 
 
-def after(move: str) -> str:
-    """SQL to add to the FROM clause of events that a move of the same statement causes.
+def logged(*events: str) -> str:
+    """SQL of the common table expression that writes the events of a statement.
 
-    They get their numbers behind those of that move, because this waits for its events; without it PostgreSQL
-    writes the events of one statement in any order, and who reads a run up to its end misses its last step.
+    One INSERT for all: PostgreSQL runs the INSERTs of a statement in any order, and who reads a run up to its
+    end would miss its last step. It also costs PostgreSQL less than two.
+
+    Args:
+        events: SELECTs of events, such as `Move.events`, in the order of their numbers: what causes others
+            comes before them.
     """
-    return f"CROSS JOIN (SELECT count(*) FROM {move}_logged) AS {move}_before"
+    return f"""logged AS (
+        INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
+        {" UNION ALL ".join(events)})"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """The only UPDATE of a task run's status; `sql` is a common table expression of the rows that moved.
+    """The only UPDATE of a task run's status.
+
+    `update` is a common table expression of the rows that moved, `sql` has the INSERT of their events, too.
 
     The guard has the statuses that the state machine lets a row leave for every status of `to`.
 
@@ -98,17 +104,23 @@ class Move:
     @property
     def sql(self) -> str:
         """The UPDATE, and the INSERT of its events."""
+        return self.update if self.event is None else f"{self.update}, {logged(self.events)}"
+
+    @property
+    def update(self) -> str:
+        """The UPDATE alone, for a statement that writes the events of several moves: see `logged`."""
         to = f"'{self.to.value}'" if isinstance(self.to, TaskStatus) else self.to.sql
-        update = f"""{self.name} AS (
+        return f"""{self.name} AS (
         UPDATE task_runs AS t SET status = {to}{self.changes} {self.source}
         WHERE {self.rows} AND t.status IN ({self._guard}) AND {self.where}
         RETURNING {COLUMNS}, t.output_hash, t.selected_next{self.returning})"""
-        if self.event is None:
-            return update
-        return f"""{update}, {self.name}_logged AS (
-        INSERT INTO events (run_id, at, type, task_run_id, attempt, data)
-        SELECT m.run_id, :now, {self.event.type}, m.id, {self.event.attempt}, {self.event.data}
-        FROM {self.name} AS m {"" if self.event.after is None else after(self.event.after)} RETURNING 1)"""
+
+    @property
+    def events(self) -> str:
+        """The SELECT of its events."""
+        assert self.event is not None
+        return f"""SELECT m.run_id, :now, {self.event.type}, m.id, {self.event.attempt}, {self.event.data}
+        FROM {self.name} AS m"""
 
     @property
     def _guard(self) -> str:
