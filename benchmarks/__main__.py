@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         if options.against:
-            print("\n" + against.compare(options.against, options.pairs, _turn(options)))
+            print("\n" + against.compare(options.against, options.pairs, _turn(options), options.its_own))
             return 0
         figures, again = measure(chosen, sizes, rounds, options.history, options.watched, options.calls)
     except (BenchmarkFailed, PipeWeaveError) as error:
@@ -213,6 +213,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--pairs", type=_whole, metavar="N", default=4, help="turns of each tree, with --against (4)"
+    )
+    parser.add_argument(
+        "--its-own",
+        action="store_true",
+        help="with --against: measure the other commit with its own benchmarks",
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the JSON document here instead")
     parser.add_argument("--results", action="store_true", help="put the figures into benchmarks/RESULTS.md")

@@ -1,7 +1,9 @@
 """Measure this tree and another commit in turns, and print the ratios of their figures.
 
 The turns are A B B A A B B A: a machine that gets slower, or faster, disturbs both alike. The code that
-measures is this tree's for both: it must run on the product of the other commit.
+measures is this tree's for both, so it must run on the product of the other commit. Where it does not, the
+other commit can be measured with its own benchmarks: then the ratios to tuned Celery tell more, since each
+tree has measured both.
 """
 
 from __future__ import annotations
@@ -27,19 +29,20 @@ Name = tuple[str, str]
 Values = Mapping[Name, float]
 
 
-def compare(reference: str, pairs: int, arguments: Sequence[str]) -> str:
+def compare(reference: str, pairs: int, arguments: Sequence[str], its_own: bool = False) -> str:
     """Measure both trees as often as there are pairs; a table of the medians and their ratios.
 
     Args:
         reference: a commit, as git names it.
         arguments: of `python -m benchmarks` for each turn.
+        its_own: the other commit is measured with its own benchmarks.
 
     Raises:
         BenchmarkFailed: there is no such commit, it could not be set up, or a turn failed.
     """
     ours: list[Values] = []
     theirs: list[Values] = []
-    with _tree_of(reference) as tree:
+    with _tree_of(reference, its_own) as tree:
         for pair in range(pairs):
             turns = [(ROOT, Path(sys.executable), ours), (tree, tree / ".venv/bin/python", theirs)]
             for root, python, measured in turns if pair % 2 == 0 else reversed(turns):
@@ -51,7 +54,7 @@ def compare(reference: str, pairs: int, arguments: Sequence[str]) -> str:
 
 
 @contextmanager
-def _tree_of(reference: str) -> Iterator[Path]:
+def _tree_of(reference: str, its_own: bool) -> Iterator[Path]:
     """Check a commit out in a new folder and set it up; remove it at the end."""
     # Next to the sources, not in /tmp, as what is measured.
     report.LATEST.parent.mkdir(parents=True, exist_ok=True)
@@ -60,8 +63,9 @@ def _tree_of(reference: str) -> Iterator[Path]:
     try:
         _call(ROOT, "git", "worktree", "add", "--quiet", "--detach", str(tree), reference)
         _call(tree, "make", "setup", f"PYTHON={os.path.realpath(sys.executable)}")
-        shutil.rmtree(tree / "benchmarks")
-        shutil.copytree(ROOT / "benchmarks", tree / "benchmarks", ignore=shutil.ignore_patterns("out"))
+        if not its_own:
+            shutil.rmtree(tree / "benchmarks")
+            shutil.copytree(ROOT / "benchmarks", tree / "benchmarks", ignore=shutil.ignore_patterns("out"))
         yield tree
     finally:
         subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, capture_output=True)
@@ -76,10 +80,14 @@ def _measured(root: Path, python: Path, arguments: Sequence[str]) -> Values:
 
 
 def values_of(document: Mapping[str, Any]) -> dict[Name, float]:
-    """Every figure of ours in a document of `report.to_json`; costs with and without their process."""
+    """Every figure of ours in a document of `report.to_json`, and its ratio to tuned Celery's; costs with and
+    without their process.
+    """
     values: dict[Name, float] = {}
     for name, entry in document.items():
         values[name, entry["unit"]] = entry["ours"]
+        if "ratio_tuned" in entry:
+            values[name, "of tuned Celery"] = entry["ratio_tuned"]
         for cost, by_process in entry.get("costs", {}).items():
             counted = {process: value for process, value in by_process.items() if value is not None}
             values |= {(name, f"{cost}, {process}"): value for process, value in counted.items()}

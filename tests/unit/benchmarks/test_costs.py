@@ -106,6 +106,12 @@ def test_costs_are_shown_by_process_and_compared_by_process() -> None:
     }
 
 
+def test_a_comparison_takes_the_ratio_to_tuned_celery_along() -> None:
+    figures = {"chain_50": Figures("ms per hop", {"ours": 1.5, "celery": 4.0, "celery_tuned": 3.0})}
+    values = against.values_of(report.to_json(figures))
+    assert values == {("chain_50", "ms per hop"): 1.5, ("chain_50", "of tuned Celery"): 0.5}
+
+
 def test_a_comparison_shows_medians_their_ratio_and_the_least_and_greatest_of_the_turns() -> None:
     name = ("chain_50", "ms per hop")
     ours, theirs = ([{name: each} for each in turns] for turns in ((1.0, 3.0, 2.0), (2.0, 2.0, 4.0)))
