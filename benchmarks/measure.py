@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median, quantiles
 from typing import Any
 
-from benchmarks import alone, costs, over_http
+from benchmarks import alone, costs, floors, over_http
 from benchmarks.figures import Benchmark, Figures, percentile, seconds_of
 from benchmarks.sizes import Sizes
 from benchmarks.systems import System
@@ -25,6 +25,7 @@ def benchmarks(sizes: Sizes) -> list[Benchmark]:
         Benchmark("single_run", lambda environment: _singles(environment.systems, sizes)),
         Benchmark("idle", lambda environment: _idle(environment.systems, sizes)),
         *over_http.benchmarks(sizes),
+        *floors.benchmarks(sizes),
         *alone.benchmarks(sizes),
         *costs.benchmarks(sizes),
     ]

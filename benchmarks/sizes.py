@@ -24,6 +24,7 @@ class Sizes:
         worked: steps of 10 ms in a chain.
         looked: requests of a list and of a page, and ticks.
         worked_off: runs of one step that a worker of many children works off.
+        floors: commits, messages and requests that do nothing else.
         idle_s: seconds to look at idle processes.
         rounds: samples of every figure; the median counts.
         settling: warm-ups after a checkpoint, for ours alone: about as long as commits are slower then.
@@ -42,6 +43,7 @@ class Sizes:
     worked: int = 40
     looked: int = 20
     worked_off: int = 2_000
+    floors: int = 1_000
     idle_s: float = 20
     rounds: int = 5
     settling: int = 10
@@ -63,6 +65,7 @@ SMOKE = Sizes(
     worked=3,
     looked=2,
     worked_off=4,
+    floors=4,
     idle_s=0.5,
     rounds=1,
     settling=1,
