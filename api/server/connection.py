@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
 import time
 from typing import Any
 
@@ -45,8 +46,9 @@ class ClientConnection(TConn):
     """
 
     sock: ClientSocket
-    # Bytes of larger bodies that the loop takes in for all connections of this process.
+    # Bytes of larger bodies that are taken in for all connections of this process.
     taken_in = 0
+    _counting = threading.Lock()
 
     def __init__(self, config: Config, accepted: socket.socket, client: Any, server: Any) -> None:
         super().__init__(config, ClientSocket.of(accepted), client, server)
@@ -154,13 +156,16 @@ class ClientConnection(TConn):
         """Whether the loop takes in a body of this length, so that no thread waits for it."""
         if length <= SMALL_BODY:
             return True
-        if length > MAX_BODY_BYTES or ClientConnection.taken_in + length > MAX_TAKEN_IN:
-            return False
-        self._reserved = length
-        ClientConnection.taken_in += length
+        with self._counting:
+            if length > MAX_BODY_BYTES or ClientConnection.taken_in + length > MAX_TAKEN_IN:
+                return False
+            self._reserved = length
+            ClientConnection.taken_in += length
         self.until = max(self.until, self.since + BODY_S)
         return True
 
     def _give_back(self) -> None:
-        ClientConnection.taken_in -= self._reserved
-        self._reserved = 0
+        if self._reserved:
+            with self._counting:
+                ClientConnection.taken_in -= self._reserved
+            self._reserved = 0

@@ -6,8 +6,7 @@ more of a process than these threads can. docs/decisions/0055-threads-for-pages.
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from pipeweave.api.server.request_threads import RequestThreads, Work
 
 THREADS = 2
 # Requests that wait for these threads or are with them. What comes beyond that would wait for seconds.
@@ -18,7 +17,7 @@ class PageThreads:
     """The threads, and how many requests they have. All but the work itself is called by the loop."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, "page")
+        self._threads = RequestThreads(THREADS, "page")
         self._count = 0
 
     @property
@@ -26,10 +25,10 @@ class PageThreads:
         """Whether one more request may wait."""
         return self._count < MOST
 
-    def submit(self, answer: Any, *arguments: Any) -> Future[Any]:
+    def submit(self, answer: Work) -> None:
         """Let a thread answer a request; `done` says later that it has."""
         self._count += 1
-        return self._threads.submit(answer, *arguments)
+        self._threads.submit(answer)
 
     def done(self) -> None:
         """One of the requests is answered."""

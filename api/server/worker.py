@@ -2,18 +2,22 @@
 
 A connection goes round: the loop takes a request in (stage `head`), a thread answers it, the loop hands out
 what the client has not taken (`answer`), and then the connection waits for the next request, or is read until
-the client closes it (`end`). gunicorn parses requests, closes idle connections and stops the process. Left to
-itself, it would occupy a thread, and at the end the loop, for as long as the client likes.
+the client closes it (`end`). If the client has taken all of its answer, the thread goes on with the next
+request, if that is there, or lets the connection wait, and the loop is not woken
+(docs/decisions/0126-threads-that-go-on.md).
+
+gunicorn parses requests, closes idle connections and stops the process. Left to itself, it would occupy a
+thread, and at the end the loop, for as long as the client likes.
 """
 
 from __future__ import annotations
 
 import selectors
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -29,6 +33,7 @@ from pipeweave.api.server.page_threads import PageThreads
 from pipeweave.api.server.plain_requests import PlainRequests
 from pipeweave.api.server.refusals import unreadable
 from pipeweave.api.server.request_body import with_request_body
+from pipeweave.api.server.request_threads import RequestThreads
 from pipeweave.errors import RequestTimeout, TooManyRequests
 from pipeweave.size_limits import MAX_BODY_BYTES
 
@@ -37,6 +42,8 @@ HEALTH_THREADS = 2
 HEALTH = "/health"
 # Seconds between two looks for connections that have waited too long.
 SWEEP_S = 0.5
+# Seconds between two signs to gunicorn's parent that the loop goes on.
+SIGN_S = 1.0
 _READ_BYTES = 65_536
 
 
@@ -52,13 +59,17 @@ class ServerWorker(ThreadWorker):
         self._is_pumping = False
         # What ends the streams and claims no further steps, when this process stops.
         self.on_exit: tuple[Callable[[], None], ...] = ()
-        self._next_sweep = 0.0
+        self._next_sweep = self._next_sign = 0.0
+        # Held while a connection becomes idle, which threads do, or is idle no more.
+        self._idle_lock = threading.Lock()
 
-    def get_thread_pool(self) -> ThreadPoolExecutor:
+    def get_thread_pool(self) -> Any:
         """The threads. Called after the fork."""
-        self._health_threads = ThreadPoolExecutor(HEALTH_THREADS, "health")
+        self._health_threads = RequestThreads(HEALTH_THREADS, "health")
         self._page_threads = PageThreads()
-        return super().get_thread_pool()
+        config: Any = self.cfg
+        self._threads = RequestThreads(config.threads, "request")
+        return self._threads
 
     def load_wsgi(self) -> None:
         """Load the application."""
@@ -71,11 +82,8 @@ class ServerWorker(ThreadWorker):
         )
         self._is_page: Callable[[str], bool] = application.extensions["pipeweave.is_page"]
 
-        def submit(call: Callable[[], None]) -> object:
-            return self.tpool.submit(call)
-
-        self._plain_requests = PlainRequests(self.wsgi, submit, self.log)
-        self.wsgi = with_request_body(self.wsgi, submit)
+        self._plain_requests = PlainRequests(self.wsgi, self._threads.submit, self.log)
+        self.wsgi = with_request_body(self.wsgi, self._threads.submit)
 
     # --- called by gunicorn's loop ------------------------------------------------------------------------
 
@@ -98,17 +106,37 @@ class ServerWorker(ThreadWorker):
 
     def on_client_socket_readable(self, conn: ClientConnection, client: socket.socket) -> None:
         """Take the next request of an idle connection."""
-        # An earlier event of the same turn may have closed it.
-        if conn in self.keepalived_conns:
+        # An earlier event of the same turn may have closed it, and a thread may be about to make it idle.
+        with self._idle_lock:
+            is_idle = conn in self.keepalived_conns
+        if is_idle:
             self._forget_idle(conn)
             self._guarded(self._begin_request, conn)
 
-    def finish_request(self, conn: ClientConnection, done: Future[Any]) -> None:
+    def _finish(self, conn: ClientConnection) -> None:
         """Go on with a connection whose request a thread has answered."""
         if conn.is_page:
             self._page_threads.done()
-        conn.is_kept = not done.cancelled() and done.exception() is None and bool(done.result())
         self._guarded(self._begin_answer, conn)
+
+    def notify(self) -> None:
+        """Tell gunicorn's parent that the loop goes on: not at each turn, because it waits for a minute."""
+        now = time.monotonic()
+        if now >= self._next_sign:
+            self._next_sign = now + SIGN_S
+            gunicorn: Any = super()
+            gunicorn.notify()
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """Close connections that were idle for too long. Called at each turn of the loop."""
+        gunicorn: Any = super()
+        with self._idle_lock:
+            gunicorn.murder_keepalived(force)
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        gunicorn: Any = super()
+        with self._idle_lock:
+            gunicorn._cap_keepalive(deadline)
 
     def murder_pending(self) -> None:
         """Give up connections that have waited too long. Called at each turn of the loop."""
@@ -131,7 +159,7 @@ class ServerWorker(ThreadWorker):
     def enqueue_req(self, conn: ClientConnection) -> None:
         """Let a thread answer the request of a connection."""
         path = conn.read_path
-        threads: Any = self._health_threads if path == HEALTH else self.tpool
+        threads: Any = self._health_threads if path == HEALTH else self._threads
         conn.is_page = path is not None and self._is_page(path)
         if conn.is_page:
             if not self._page_threads.has_room:
@@ -142,8 +170,7 @@ class ServerWorker(ThreadWorker):
                 return
             threads = self._page_threads
         conn.hand_over()
-        answered = threads.submit(self.handle, conn)
-        answered.add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
+        threads.submit(partial(self._answer, conn, goes_on=threads is self._threads))
 
     # --- the stages of a connection, in the loop ----------------------------------------------------------
 
@@ -198,11 +225,12 @@ class ServerWorker(ThreadWorker):
     def _keep_idle(self, conn: ClientConnection) -> None:
         conn.begin("idle", LINGER_S)
         conn.set_timeout()
-        if not self.alive:
-            conn.timeout = min(conn.timeout, conn.until)
-        self.keepalived_conns.append(conn)
         ready = partial(self.on_client_socket_readable, conn)
-        self.poller.register(conn.sock, selectors.EVENT_READ, ready)
+        with self._idle_lock:
+            if not self.alive:
+                conn.timeout = min(conn.timeout, conn.until)
+            self.poller.register(conn.sock, selectors.EVENT_READ, ready)
+            self.keepalived_conns.append(conn)
 
     def _begin_end(self, conn: ClientConnection) -> None:
         # To close at once would destroy the answer if the client has sent what nobody has read.
@@ -335,8 +363,9 @@ class ServerWorker(ThreadWorker):
         self.poller.unregister(conn.sock)
 
     def _forget_idle(self, conn: ClientConnection) -> None:
-        self.keepalived_conns.remove(conn)
-        self.poller.unregister(conn.sock)
+        with self._idle_lock:
+            self.keepalived_conns.remove(conn)
+            self.poller.unregister(conn.sock)
 
     def _close(self, conn: ClientConnection) -> None:
         self._waiting.discard(conn)
@@ -349,6 +378,52 @@ class ServerWorker(ThreadWorker):
         conn.close()
 
     # --- in a thread --------------------------------------------------------------------------------------
+
+    def _answer(self, conn: ClientConnection, *, goes_on: bool) -> None:
+        """Answer a request, and those that have come by the time of its answer; leave the rest to the loop.
+
+        Args:
+            goes_on: False for threads that answer one kind of request: the next may be of another.
+        """
+        is_idle = False
+        try:
+            self._answer_one(conn)
+            while goes_on and self._is_plainly_kept(conn):
+                if not self._has_next(conn):
+                    is_idle = not conn.arrived
+                    break
+                conn.hand_over()
+                self._answer_one(conn)
+            if is_idle:
+                self._keep_idle(conn)
+        except Exception as error:
+            self.log.error("a connection failed", exc_info=error)
+            conn.is_kept = is_idle = False
+        finally:
+            if not is_idle:
+                self.method_queue.defer(self._finish, conn)
+
+    def _answer_one(self, conn: ClientConnection) -> None:
+        # Whatever ends this ends the connection.
+        conn.is_kept = False
+        conn.is_kept = bool(self.handle(conn))
+
+    def _is_plainly_kept(self, conn: ClientConnection) -> bool:
+        """Whether the client has taken its answer, and nothing but its next request is awaited."""
+        is_usual = conn.parser is None and conn.sock.outlet is None
+        return is_usual and conn.is_kept and self.alive and not conn.sock.unsent
+
+    def _has_next(self, conn: ClientConnection) -> bool:
+        """Whether the next request is there as a whole, for these threads, and none waits for them. What has
+        come of it is kept. The loop sees whether the client has closed.
+        """
+        if not conn.arrived and not self._threads.is_behind and (data := conn.sock.take(_READ_BYTES)):
+            conn.begin("head", HEAD_S)
+            conn.add(data)
+        if not conn.is_request or self._threads.is_behind:
+            return False
+        path = conn.read_path
+        return path is None or not (path == HEALTH or self._is_page(path))
 
     def handle(self, conn: ClientConnection) -> Any:
         """Answer a request. True: the client may send another one."""
