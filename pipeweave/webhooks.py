@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,11 +57,17 @@ class Signature:
     macs: tuple[str, ...]
 
 
-def delivery_line(url: str) -> str:
+def delivery_line(url: str, headers: Sequence[str] = ()) -> str:
     """The command that delivers body.json to a webhook of the scheme `pipeweave`, with the secret in the file
     key.
+
+    Args:
+        url: where deliveries go.
+        headers: those that the run gets; its input may name them, and a delivery without one is refused then.
     """
-    return f'curl -H "$(pipeweave triggers sign --secret-file key body.json)" --data-binary @body.json {url}'
+    named = "".join(f"-H '{each}: …' " for each in headers)
+    signed = '-H "$(pipeweave triggers sign --secret-file key body.json)"'
+    return f"curl {signed} {named}--data-binary @body.json {url}"
 
 
 def sign(secret: str, at: int, body: bytes) -> str:

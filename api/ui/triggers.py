@@ -85,5 +85,6 @@ def _delivery(view: View, trigger: dict[str, Any]) -> dict[str, str | None]:
     if trigger["path"] is None:
         return {"url": None, "line": None}
     url = f"{view.host}{trigger['path']}"
-    line = webhooks.delivery_line(url) if trigger["scheme"] == webhooks.DEFAULT_SCHEME else None
-    return {"url": url, "line": line}
+    if trigger["scheme"] != webhooks.DEFAULT_SCHEME:
+        return {"url": url, "line": None}
+    return {"url": url, "line": webhooks.delivery_line(url, trigger["headers"])}

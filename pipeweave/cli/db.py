@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def db() -> None:
-    """Migrate the schema up or down; list, archive and drop old months."""
+    """Migrate the schema; list, archive and drop old months."""
 
 
 for each in (partitions, cleanup, archive, stats, downgrade):

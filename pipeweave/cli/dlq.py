@@ -61,8 +61,9 @@ _filtered = options(
 def _with_values(client: Client, filters: dict[str, Any]) -> dict[str, Any]:
     """Drop the filters that were not given, turn durations into times, and find the run that is meant."""
     now = datetime.now(UTC)
-    if filters["pipeline_run_id"] is not None:
-        filters = {**filters, "pipeline_run_id": id_arguments.run(client, filters["pipeline_run_id"])}
+    if (run := filters["pipeline_run_id"]) is not None:
+        run = id_arguments.run(client, run, filters["pipeline_id"])
+        filters = {**filters, "pipeline_run_id": run}
     if filters["fingerprint"] is not None:
         filters = {**filters, "fingerprint": _whole_fingerprint(client, filters["fingerprint"])}
     return {

@@ -28,7 +28,7 @@ def _duration(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     """A duration as users write it, in ms."""
     if value is None:
         return None
-    if (duration_ms := milliseconds(value)) is None:
+    if (duration_ms := milliseconds(int(value) if value.isdecimal() else value)) is None:
         raise click.BadParameter(f"{value!r} is not {DURATION_EXPECTED}", ctx, param)
     return duration_ms
 
@@ -128,7 +128,7 @@ def set_schedule(client: Client, schedule_id: str, pipeline: str, as_json: bool,
 schedule.verb("pause", "Pause a schedule; its runs go on.", "Schedule {} is paused")
 schedule.verb(
     "resume",
-    "Resume a schedule; what passed meanwhile is not made up for.",
+    "Resume a schedule; times that passed are not made up for.",
     lambda answer: f"Schedule {answer['id']} is resumed; next (UTC): {when(answer['nextFireAt'])}",
 )
 schedule.verb("fire", "Start a run of a schedule now, even while it is paused.", "{pipelineRunId}")

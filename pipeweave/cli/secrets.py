@@ -69,9 +69,9 @@ def list_(database_url: str, tenant: str | None, as_json: bool) -> None:
 @json_option
 @with_deployment
 def rewrap(settings: Settings, as_json: bool) -> None:
-    """Seal stored secrets anew with the first key of PIPEWEAVE_SECRET_KEY.
+    """Seal stored secrets anew with the newest key.
 
-    It may be stopped, and begins again with what is left.
+    That is the first of PIPEWEAVE_SECRET_KEY. It may be stopped, and begins again with what is left.
     """
     from pipeweave.cli.support.direct_database import opened
     from pipeweave.orchestrator.deployment import sealed_columns

@@ -305,7 +305,7 @@ def _show(trigger: Document, as_json: bool, server: str) -> None:
         }.items()
     )
     if url is not None and trigger["scheme"] == webhooks.DEFAULT_SCHEME:
-        click.echo(f"\n{_DELIVERY}\n  {text(webhooks.delivery_line(url))}")
+        click.echo(f"\n{_DELIVERY}\n  {text(webhooks.delivery_line(url, trigger['headers']))}")
     if trigger["lastFires"]:
         click.echo()
         key: Cells = {Column("for"): field("key")}

@@ -1,4 +1,4 @@
-"""Read the lines of the logs of `up`: PipeWeave's JSON, and those of PostgreSQL, Valkey and others."""
+"""Read the lines of the logs of `up`: PipeWeave's JSON, and those of PostgreSQL, Valkey and Flower."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ _POSTGRES = re.compile(
 _VALKEY = re.compile(r"\d+:[A-Z] (\d\d \w{3} \d{4} \d\d:\d\d:\d\d\.\d{3}) ([.*#-]) (.*)", re.S)
 _VALKEY_LEVELS = {".": "debug", "-": "info", "*": "info", "#": "warning"}
 _POSTGRES_LEVELS = {"WARNING": "warning", "ERROR": "error", "FATAL": "error", "PANIC": "error"}
+# [I 261122 15:04:05 command:177] Visit me at http://127.0.0.1:5555
+_FLOWER = re.compile(r"\[([DIWEC]) (\d{6} \d\d:\d\d:\d\d) [^\]]*\] (.*)", re.S)
+_FLOWER_LEVELS = {"D": "debug", "I": "info", "W": "warning", "E": "error", "C": "critical"}
 _OWN = ("time", "level", "logger", "message")
 
 
@@ -50,7 +53,12 @@ def parse(text: str) -> ProcessLogLine:
         time = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
         return ProcessLogLine(text, time, _POSTGRES_LEVELS.get(match[2], "info"), match[3])
     if match := _VALKEY.match(text):
-        return ProcessLogLine(text, _valkey_time(match[1]), _VALKEY_LEVELS[match[2]], match[3])
+        return ProcessLogLine(
+            text, _local_time(match[1], "%d %b %Y %H:%M:%S.%f"), _VALKEY_LEVELS[match[2]], match[3]
+        )
+    if match := _FLOWER.match(text):
+        written = _local_time(match[2], "%y%m%d %H:%M:%S")
+        return ProcessLogLine(text, written, _FLOWER_LEVELS[match[1]], match[3])
     return ProcessLogLine(text, message=text)
 
 
@@ -80,9 +88,9 @@ def _iso(text: Any) -> datetime | None:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def _valkey_time(text: str) -> datetime | None:
-    """Valkey writes the local time of its process."""
+def _local_time(text: str, form: str) -> datetime | None:
+    """Valkey and Flower write the local time of their process."""
     try:
-        return datetime.strptime(text, "%d %b %Y %H:%M:%S.%f").astimezone(UTC)
+        return datetime.strptime(text, form).astimezone(UTC)
     except ValueError:
         return None

@@ -300,3 +300,13 @@ def test_the_dead_letters_of_one_run_are_listed_and_retried(served: Served, call
     served.put("POST /api/dlq/retry-all", (202, redrive("running")[1]))
     assert call("retry-all", "--run", RUN_ID).exit_code == 0
     assert served.asked[-1][2] == {"pipelineRunId": RUN_ID}
+
+
+def test_the_latest_run_is_that_of_the_named_pipeline(served: Served, call: Call) -> None:
+    """The run of a hook may have begun since."""
+    served.put(
+        "GET /api/runs?pipelineId=mails&limit=1", (200, {"runs": [{"id": RUN_ID}], "nextCursor": None})
+    )
+    served.put("POST /api/dlq/retry-all", (202, redrive("running")[1]))
+    done = call("retry-all", "--run", "latest", "--pipeline", "mails")
+    assert (done.exit_code, served.asked[-1][2]["pipelineRunId"]) == (0, RUN_ID), done.output

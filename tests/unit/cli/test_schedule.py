@@ -48,6 +48,12 @@ def test_what_is_given_is_stored_and_nothing_else(served: Served, call: Call) ->
     assert "2026-11-20 02:30:00" in done.output
 
 
+def test_an_interval_without_a_unit_is_seconds(served: Served, call: Call) -> None:
+    served.put("PUT /api/schedules/nightly", (201, a_schedule()))
+    assert call("set", "nightly", "report", "--every", "10").exit_code == 0
+    assert body_of(served)["everyMs"] == 10_000
+
+
 @pytest.mark.parametrize("wrong", [("--every", "soon"), ("--input", "{"), ("--missed", "some")])
 def test_a_wrong_option_is_refused_in_one_line(call: Call, wrong: tuple[str, str]) -> None:
     done = call("set", "nightly", "report", *wrong)

@@ -162,8 +162,8 @@ def test_a_stored_webhook_shows_where_to_deliver_and_what_will_be_refused(served
         {"field": "body", "message": "is not an input of this pipeline", "code": "unknown_input"},
         {"field": "day", "message": "is required", "code": "missing"},
     ]
-    served.put("PUT /api/triggers/orders", (201, a_trigger(secret="whsec_made", warnings=warned)))
+    served.put("PUT /api/triggers/orders", (201, a_trigger(headers=["x-shop"], warnings=warned)))
     done = call("webhook", "orders", "import")
     assert "warning: each run will be refused: body is not an input of this pipeline" in done.output
     assert """such as --input '{"day": "${input.body.day}"}'""" in done.output
-    assert f"--data-binary @body.json {served.url}/api/webhooks/acme/orders" in done.output
+    assert f"-H 'x-shop: …' --data-binary @body.json {served.url}/api/webhooks/acme/orders" in done.output

@@ -112,6 +112,7 @@ def test_new_lines_are_followed_into_a_new_file(logs: Path) -> None:
         ("2026-11-22 15:00:04.000 UTC [12] LOG:  ready", "info", "ready"),
         ("2026-11-22 15:00:04.000 UTC [12] pw@pw FATAL:  no role", "error", "no role"),
         ("12:M 22 Nov 2026 15:00:04.000 # low memory", "warning", "low memory"),
+        ("[W 261122 15:00:04 mixins:228] down", "warning", "down"),
         ('{"level": "error", "message": "no"}', "error", "no"),
         ('{"not": "ours"}', None, '{"not": "ours"}'),
         ("plain", None, "plain"),
@@ -119,6 +120,11 @@ def test_new_lines_are_followed_into_a_new_file(logs: Path) -> None:
 )
 def test_lines_of_every_program_are_understood(text: str, level: str | None, message: str) -> None:
     assert (parse(text).level, message_of(text)) == (level, message)
+
+
+def test_times_of_flower_are_those_of_its_clock() -> None:
+    written = datetime(2026, 11, 22, 15, 0, 4).astimezone()
+    assert parse("[I 261122 15:00:04 command:177] Visit me").time == written
 
 
 def test_times_of_postgresql_are_utc() -> None:
