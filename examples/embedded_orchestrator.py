@@ -1,4 +1,4 @@
-"""An orchestrator, a worker and a client in one Python process. It needs PostgreSQL and nothing else:
+"""An orchestrator, a worker and a client in one Python process. It needs an empty database and nothing else:
 
 DATABASE_URL=postgresql://user:password@host:port/database python examples/embedded_orchestrator.py
 """

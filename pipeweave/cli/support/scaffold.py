@@ -52,7 +52,8 @@ def test_the_longest_word_wins():
 
 
 def test_no_words_are_fine():
-    assert run_pipeline(word_lengths, input={"text": ""}).output == {"words": 0, "longest": None}
+    run = run_pipeline(word_lengths, input={"text": ""})
+    assert run.output == {"words": 0, "longest": None}
 '''
 
 README = """# @NAME@
@@ -107,6 +108,8 @@ IGNORED = """.env
 .pipeweave/
 __pycache__/
 .pytest_cache/
+.venv/
+*.egg-info/
 """
 
 

@@ -66,6 +66,10 @@ README = """
 Deploy it on one Docker host; `compose.yaml` begins with the commands that make its secrets:
 
     docker compose up --build --wait
+    docker compose exec api pipeweave token create me --scope admin
+
+The dashboard is at http://127.0.0.1:3000, and asks for that token; commands take it from
+`PIPEWEAVE_API_TOKEN`, with `PIPEWEAVE_ORCHESTRATOR_URL=http://127.0.0.1:3000`.
 
 The `Dockerfile` makes one image for API, worker, beat and the migration. `.github/workflows/ci.yml` runs the
 tests with each Python. On several hosts, put large values into a bucket (`STORAGE_BACKENDS`) instead of the

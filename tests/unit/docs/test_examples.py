@@ -6,7 +6,9 @@ import importlib.util
 import re
 import subprocess
 import sys
+from http.server import ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from types import ModuleType
 
 import pytest
@@ -22,6 +24,8 @@ def example(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / f"examples/{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
+    # Where the names in the hints of its tasks are looked up.
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
@@ -75,6 +79,22 @@ def test_an_order_goes_the_way_its_amount_says(amount: int, way: str, other: str
     assert result.status == "completed"
     assert result.steps["send_receipt"].output == way
     assert result.steps[other].status == "skipped"
+
+
+@pytest.mark.parametrize(("takes", "ends"), [(set(), "failed"), ({"stolen"}, "completed")])
+def test_the_shop_of_the_examples_is_charged_until_the_bank_refuses_a_card(
+    monkeypatch: pytest.MonkeyPatch, takes: set[str], ends: str
+) -> None:
+    shop, charging = example("shop_service"), example("charge_orders")
+    monkeypatch.setattr(shop, "REFUSED", shop.REFUSED - takes)
+    with ThreadingHTTPServer(("127.0.0.1", 0), shop.Shop) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(charging, "SHOP_URL", f"http://127.0.0.1:{server.server_port}")
+        result = run_pipeline(charging.charge_orders, input={"day": "2026-11-22"})
+        server.shutdown()
+    assert result.status == ends
+    if ends == "completed":
+        assert result.output == {"day": "2026-11-22", "charged": 3, "total": "2680.25", "reviewed": ["o-2"]}
 
 
 def test_the_order_document_uses_the_same_tasks() -> None:
