@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ PIECE_BYTES = 1024 * 1024
 MAX_PATH_BYTES = 1024
 # The longest part of a path (bytes of UTF-8): the limit of most file systems.
 MAX_PART_BYTES = 255
+# Most paths: no part of them begins with a dot, and each character is a byte.
+_PLAIN_PART = f"[A-Za-z0-9_-][A-Za-z0-9._-]{{0,{MAX_PART_BYTES - 1}}}"
+_PLAIN_PATH = re.compile(f"{_PLAIN_PART}(?:/{_PLAIN_PART})*")
 # How long (s) the stores let a signed URL be valid.
 MAX_SIGNED_S = 604_800
 BINARY = "application/octet-stream"
@@ -131,7 +135,8 @@ def checked_path(path: str) -> str:
         InvalidInput: it is empty, absolute, too long or has a NUL; or a part of it is empty, too long, `.` or
             `..`.
     """
-    if not (_is_text(path) and all(map(_is_part, path.split("/")))):
+    is_plain = _PLAIN_PATH.fullmatch(path) is not None and len(path) <= MAX_PATH_BYTES
+    if not is_plain and not (_is_text(path) and all(map(_is_part, path.split("/")))):
         raise InvalidInput(f"{path[:MAX_PATH_BYTES]!r} is not a path inside the storage")
     return path
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import secrets
+import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -46,38 +45,45 @@ class LocalStorage:
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).resolve()
+        self._root = str(self.root).rstrip("/")
+        self._incoming = f"{self._root}/{INCOMING}"
 
     def __repr__(self) -> str:
         return f"LocalStorage({str(self.root)!r})"
 
     def put(self, path: str, content: bytes, *, content_type: str = BINARY, is_durable: bool = True) -> None:
-        self._write(path, BytesIO(content), limit=len(content), is_durable=is_durable)
+        self._write(path, (content,), None, is_durable=is_durable)
 
     def put_stream(
         self, path: str, file: Readable, *, limit: int, content_type: str = BINARY
     ) -> WrittenContent:
-        return self._write(path, file, limit=limit, is_durable=True)
+        source = Measured(path, file, limit)
+        self._write(path, source.parts(PIECE_BYTES), source, is_durable=True)
+        return source.written
 
-    def _write(self, path: str, file: Readable, *, limit: int, is_durable: bool) -> WrittenContent:
-        target, source = self._file(path), Measured(path, file, limit)
-        fresh = self.root / INCOMING / secrets.token_hex(16)
+    def _write(self, path: str, parts: Iterable[bytes], source: Measured | None, *, is_durable: bool) -> None:
+        target, is_moved = self._place(path), False
+        fresh = f"{self._incoming}/{os.urandom(16).hex()}"
         try:
-            _make_private(fresh.parent)
-            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-                stream.writelines(source.parts(PIECE_BYTES))
-                stream.flush()
+            descriptor = _created(fresh)
+            try:
+                for part in parts:
+                    _write_all(descriptor, part)
                 if is_durable:
-                    os.fsync(stream.fileno())
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
             _move(fresh, target, is_durable=is_durable)
+            is_moved = True
         except OSError as error:
-            if error is source.failure:
+            if source is not None and error is source.failure:
                 raise
             raise _unusable("write", path, error) from error
         finally:
-            # If the disk is full or the file too large, delete the partial file.
-            with contextlib.suppress(OSError):
-                fresh.unlink(missing_ok=True)
-        return source.written
+            if not is_moved:
+                # If the disk is full or the file too large, delete the partial file.
+                with contextlib.suppress(OSError):
+                    os.unlink(fresh)
 
     def get(self, path: str, *, limit: int | None = None) -> bytes:
         with self._opened(path) as file:
@@ -137,10 +143,29 @@ class LocalStorage:
         return None
 
     def _file(self, path: str) -> Path:
-        file = (self.root / checked_path(path)).resolve()
-        if self.root not in file.parents or path.partition("/")[0] == INCOMING:
-            raise InvalidInput(f"{path!r} is not a path inside the storage")
+        return Path(self._place(path))
+
+    def _place(self, path: str) -> str:
+        """The file of an object. A link below the root may lead elsewhere inside of it, and never outside."""
+        parts = checked_path(path).split("/")
+        file = self._root
+        if parts[0] == INCOMING:
+            raise _outside(path)
+        try:
+            for part in parts:
+                file = f"{file}/{part}"
+                if stat.S_ISLNK(os.lstat(file).st_mode):
+                    return self._linked(path)
+        except OSError:
+            # What is not there has nothing below it.
+            return f"{self._root}/{path}"
         return file
+
+    def _linked(self, path: str) -> str:
+        file = (self.root / path).resolve()
+        if self.root not in file.parents:
+            raise _outside(path)
+        return str(file)
 
     def _remove_empty(self, folder: Path) -> None:
         """Remove a folder and those around it, as far as they are empty."""
@@ -182,18 +207,41 @@ def _unusable(verb: str, path: str, error: OSError) -> Unavailable:
     )
 
 
-def _move(fresh: Path, target: Path, *, is_durable: bool) -> None:
-    """Give a file its path; a folder may vanish meanwhile, because its last object was deleted."""
+def _outside(path: str) -> InvalidInput:
+    return InvalidInput(f"{path!r} is not a path inside the storage")
+
+
+def _created(fresh: str) -> int:
+    """Create a file that is written; its folder is usually there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(fresh, flags, 0o600)
+    except FileNotFoundError:
+        _make_private(Path(fresh).parent)
+        return os.open(fresh, flags, 0o600)
+
+
+def _write_all(descriptor: int, part: bytes) -> None:
+    written = os.write(descriptor, part)
+    while written < len(part):
+        written += os.write(descriptor, memoryview(part)[written:])
+
+
+def _move(fresh: str, target: str, *, is_durable: bool) -> None:
+    """Give a file its path, whose folder is usually there; it may vanish meanwhile, because its last object
+    was deleted.
+    """
     for tries_left in reversed(range(MOVE_TRIES)):
         try:
-            _make_private(target.parent, is_durable=is_durable)
-            fresh.rename(target)
+            os.rename(fresh, target)
             break
-        except (FileNotFoundError, FileExistsError):
+        except FileNotFoundError:
             if not tries_left:
                 raise
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            _make_private(Path(target).parent, is_durable=is_durable)
     if is_durable:
-        _sync_directory(target.parent)
+        _sync_directory(os.path.dirname(target))
 
 
 def _make_private(directory: Path, *, is_durable: bool = True) -> None:
@@ -205,7 +253,7 @@ def _make_private(directory: Path, *, is_durable: bool = True) -> None:
             _sync_directory(directory.parent)
 
 
-def _sync_directory(directory: Path) -> None:
+def _sync_directory(directory: str | Path) -> None:
     """Flush the directory, so that the rename survives a power cut."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:

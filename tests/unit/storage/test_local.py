@@ -10,6 +10,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from support.counted_calls import counted_calls
 
 from pipeweave.errors import InvalidInput, Unavailable
 from pipeweave.storage.local import INCOMING, STALE_AFTER_S, LocalStorage
@@ -61,6 +62,23 @@ def test_a_link_leads_nowhere(tmp_path: Path) -> None:
                 use(path)
     assert [each.path for each in store.list()] == ["a/b"]
     assert (tmp_path / "outside" / "secret").read_bytes() == b"secret"
+
+
+def test_a_link_to_a_folder_of_the_storage_leads_there(tmp_path: Path) -> None:
+    store = LocalStorage(tmp_path)
+    store.put("a/b", b"1")
+    (tmp_path / "c").symlink_to(tmp_path / "a")
+    store.put("c/d", b"2")
+    assert (store.get("c/b"), store.get("a/d")) == (b"1", b"2")
+
+
+def test_a_small_object_costs_few_calls_of_functions(tmp_path: Path) -> None:
+    """A dispatch waits for it."""
+    store = LocalStorage(tmp_path)
+    store.put("runs/a/outputs/first", b"1")
+    with counted_calls() as calls:
+        store.put("runs/a/outputs/second", b"2", is_durable=False)
+    assert calls.total() <= 40, calls
 
 
 def test_what_is_being_written_is_no_object(tmp_path: Path) -> None:
