@@ -7,6 +7,7 @@ dispatched to them. It consists of characters that are safe in a path.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from uuid import UUID
@@ -46,9 +47,12 @@ def every(secret: str, task_run_id: UUID, attempt: int) -> tuple[str, ...]:
 def read(secret: str, dispatch_id: str) -> DispatchedAttempt | None:
     """The attempt that a dispatch id names; None when it was not made with this secret."""
     match = _FORM.match(dispatch_id)
-    if match is None:
+    return None if match is None else _checked(secret, *match.groups())
+
+
+# A report is checked before its body is read, and again when it is stored.
+@functools.lru_cache(1_000)
+def _checked(secret: str, task_run: str, attempt: str, mac: str) -> DispatchedAttempt | None:
+    if not is_signed(secret, _PURPOSE, f"{task_run}.{attempt}", mac):
         return None
-    named = f"{match['task_run']}.{match['attempt']}"
-    if not is_signed(secret, _PURPOSE, named, match["mac"]):
-        return None
-    return DispatchedAttempt(ids.read(ids.TASK_RUN, match["task_run"]), int(match["attempt"]))
+    return DispatchedAttempt(ids.read(ids.TASK_RUN, task_run), int(attempt))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 from typing import Final
@@ -13,8 +14,9 @@ MOST_KEYS: Final = 5
 SEPARATOR: Final = ","
 
 
+@functools.lru_cache(64)
 def keys_of(secret: str) -> tuple[str, ...]:
-    """The keys, the one in use first."""
+    """The keys, the one in use first. A process asks several times for each dispatch."""
     keys = tuple(each.strip() for each in secret.split(SEPARATOR) if each.strip())
     return keys or (secret,)
 

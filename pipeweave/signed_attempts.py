@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 import hmac
 from base64 import urlsafe_b64encode
 from typing import Final
@@ -37,5 +37,10 @@ def is_signed(secret: str, purpose: bytes, text: str, signature: str) -> bool:
 
 
 def _signature(key: str, purpose: bytes, text: str) -> str:
-    derived = hmac.digest(key.encode(), purpose, hashlib.sha256)
-    return urlsafe_b64encode(hmac.digest(derived, text.encode(), hashlib.sha256)[:16]).decode().rstrip("=")
+    made = hmac.digest(_derived(key, purpose), text.encode(), "sha256")
+    return urlsafe_b64encode(made[:16]).decode().rstrip("=")
+
+
+@functools.lru_cache(256)
+def _derived(key: str, purpose: bytes) -> bytes:
+    return hmac.digest(key.encode(), purpose, "sha256")

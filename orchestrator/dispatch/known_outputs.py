@@ -8,7 +8,6 @@ only so many: what is not known is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
 
 import orjson
 
@@ -22,13 +21,13 @@ from pipeweave.orchestrator.store import stored_json
 from pipeweave.orchestrator.store.cache import Cache, CacheSpec
 from pipeweave.orchestrator.store.database import Database
 
-# By run and step; how large one may be in its row (bytes).
-OUTPUTS = CacheSpec[tuple[UUID, str], UpstreamStep]("outputs of steps before a dispatch", 8_000)
+# By run, as a number, and step; how large one may be in its row (bytes).
+OUTPUTS = CacheSpec[tuple[int, str], UpstreamStep]("outputs of steps before a dispatch", 8_000)
 MOST_BYTES = 2_048
 # A step with more steps before it has them read: their outputs are looked up one by one.
 MOST_BEFORE = 100
 
-Remembered = Cache[tuple[UUID, str], UpstreamStep]
+Remembered = Cache[tuple[int, str], UpstreamStep]
 
 
 class KnownOutputs:
@@ -51,8 +50,8 @@ class KnownOutputs:
         before = files.nearest_first(run, step_id)
         if len(before) > MOST_BEFORE:
             return None
-        remembered = self.now
-        steps = [remembered.get((run.id, each)) for each in reversed(before)]
+        number = run.id.int
+        steps = self.now.of_each([(number, each) for each in reversed(before)])
         known = [each for each in steps if each is not None]
         return UpstreamPage(known, None) if len(known) == len(steps) else None
 
@@ -61,7 +60,7 @@ class KnownOutputs:
         if wanted.outcomes or "loop" in wanted.roots or run.scope is not None:
             return None
         remembered = self.now
-        steps = {each: remembered.get((run.id, each)) for each in wanted.outputs}
+        steps = {each: remembered.get((run.id.int, each)) for each in wanted.outputs}
         known = {name: each.place for name, each in steps.items() if each is not None}
         return known if len(known) == len(steps) else None
 
@@ -73,14 +72,14 @@ def remember_completed(remembered: Remembered, run: RunHeader, completion: Compl
         return
     inline = None if kept.inline is None else stored_json.read_back(kept.inline)
     place: Place = (inline, None) if kept.path is None else (None, kept.path)
-    remembered.put((run.id, step_id), UpstreamStep(step_id, place, {}))
+    remembered.put((run.id.int, step_id), UpstreamStep(step_id, place, {}))
 
 
 def remember_read(remembered: Remembered, run: RunHeader, steps: Sequence[UpstreamStep]) -> None:
     """Remember outputs of completed steps that were read."""
     for each in steps:
         if not each.assets and _is_small(each.place):
-            remembered.put((run.id, each.step_id), each)
+            remembered.put((run.id.int, each.step_id), each)
 
 
 def _is_small(place: Place | list[Place]) -> bool:

@@ -33,6 +33,10 @@ class StoredUpstream:
     assets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+# Of most steps before one.
+NO_ASSETS: Mapping[str, Mapping[str, Any]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedDispatch:
     """All that one dispatch says.
@@ -128,13 +132,16 @@ class PreparedDispatch:
 
 def upstream_refs(upstream: Mapping[str, StoredUpstream], urls: ObjectUrls | None) -> dict[str, Any]:
     """The member `upstreamRefs` of a dispatch: step -> {outputPath, assets}."""
-    return {step_id: _upstream_ref(each, urls) for step_id, each in upstream.items()}
+    return {
+        step_id: _upstream_ref(each, urls)
+        if each.assets or urls is not None
+        else {"outputPath": each.output_path}
+        for step_id, each in upstream.items()
+    }
 
 
 def _upstream_ref(upstream: StoredUpstream, urls: ObjectUrls | None) -> dict[str, Any]:
     reference: dict[str, Any] = {"outputPath": upstream.output_path}
-    if urls is None and not upstream.assets:
-        return reference
     assets = {key: dict(each) for key, each in upstream.assets.items()}
     if urls is not None:
         reference["outputUrl"] = urls.get(upstream.output_path)

@@ -14,7 +14,7 @@ from pipeweave.orchestrator.dispatch import item_inputs, tokens, upstream
 from pipeweave.orchestrator.dispatch.database_away import database_needed
 from pipeweave.orchestrator.dispatch.known_outputs import KnownOutputs, remember_read
 from pipeweave.orchestrator.dispatch.object_urls import ObjectUrls
-from pipeweave.orchestrator.dispatch.payload import PreparedDispatch, StoredUpstream
+from pipeweave.orchestrator.dispatch.payload import NO_ASSETS, PreparedDispatch, StoredUpstream
 from pipeweave.orchestrator.dispatch.secret_params import DispatchSecrets, found_for
 from pipeweave.orchestrator.dispatch.services import DispatchService
 from pipeweave.orchestrator.dispatch.shared_values import SharedValues
@@ -114,17 +114,19 @@ class Preparing:
         Raises:
             Unavailable, InvalidSetting: storage cannot be used.
         """
-        return {each.step_id: self._stored(run, each, backend) for each in steps}
+        paths = self.shared.outputs_of(run.id, {each.step_id: each.place for each in steps}, backend)
+        return {
+            each.step_id: StoredUpstream(
+                paths[each.step_id], self._assets(each, backend) if each.assets else NO_ASSETS
+            )
+            for each in steps
+        }
 
-    def _stored(self, run: RunHeader, step: UpstreamStep, backend: str) -> StoredUpstream:
-        path = self.shared.output_of(run.id, step.step_id, step.place, backend)
-        if not step.assets:
-            return StoredUpstream(path)
-        assets = {
+    def _assets(self, step: UpstreamStep, backend: str) -> Mapping[str, Mapping[str, Any]]:
+        return {
             key: {**each, "path": self.shared.path_of(each["path"], backend)}
             for key, each in step.assets.items()
         }
-        return StoredUpstream(path, assets)
 
     def _uploads(self, run: RunHeader, backend: str) -> Uploads:
         """The uploads that the run's input names, at paths in the backend of the dispatch."""

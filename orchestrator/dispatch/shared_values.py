@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -61,10 +61,23 @@ class SharedValues:
         path = f"{folder}/{ids.show(ids.RUN, run.id)}/input.json"
         return self._shared(backend, path, (run.input, run.input_path))
 
-    def output_of(self, run_id: UUID, step_id: str, place: Place | list[Place], backend: str) -> str:
-        """The path of a completed step's output in a backend."""
-        path = f"pipelines/{ids.show(ids.RUN, run_id)}/outputs/{step_id}.json"
-        return self._shared(backend, path, place)
+    def outputs_of(
+        self, run_id: UUID, places: Mapping[str, Place | list[Place]], backend: str
+    ) -> dict[str, str]:
+        """The paths of completed steps' outputs in a backend, by step."""
+        folder = f"pipelines/{ids.show(ids.RUN, run_id)}/outputs"
+        paths = {step_id: f"{folder}/{step_id}.json" for step_id in places}
+        with self._lock:
+            now, written = time.monotonic(), self._written
+            new = []
+            for step_id, path in paths.items():
+                if written.get((backend, path), 0.0) > now:
+                    written.move_to_end((backend, path))
+                else:
+                    new.append(step_id)
+        for step_id in new:
+            paths[step_id] = self._shared(backend, paths[step_id], places[step_id])
+        return paths
 
     def own_input(self, dispatch_id: str, value: Any, backend: str) -> str:
         """Write the input of one attempt; returns its path."""

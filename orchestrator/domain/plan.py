@@ -363,14 +363,14 @@ class Plan:
 
     def ancestors(self, step_id: str) -> list[str]:
         """The ids of the steps that precede a step, however far, in the order of their numbers."""
-        ancestors: set[int] = set()
-        stack = list(self[self.ordinals[step_id]].predecessors)
-        while stack:
-            each = stack.pop()
+        ancestors: dict[int, None] = {}
+        # It grows while it is read. Each dispatch asks, so no function is called for each ancestor.
+        found = list(self[self.ordinals[step_id]].predecessors)
+        for each in found:
             if each not in ancestors:
-                ancestors.add(each)
-                stack += self[each].predecessors
-        return [self[each].id for each in sorted(ancestors)]
+                ancestors[each] = None
+                found += self.steps[each - 1].predecessors
+        return [self.steps[each - 1].step.id for each in sorted(ancestors)]
 
     def gathered(self, ordinal: int) -> tuple[int, ...]:
         """The gathered joins behind this step."""

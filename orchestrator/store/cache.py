@@ -8,7 +8,7 @@ never share an entry. A value that depends on a transaction's writes is cached a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -53,6 +53,11 @@ class Cache(Generic[K, V]):
         if value is None and (value := self._old.get(key)) is not None:
             return self._put(key, value, is_newer=False)
         return value
+
+    def of_each(self, keys: Iterable[K]) -> list[V | None]:
+        """The values of keys, as `get` gives them, with one call for all that were used lately."""
+        young = self._young
+        return [young[each] if each in young else self.get(each) for each in keys]
 
     def put(self, key: K, value: V) -> None:
         """Cache a value, which must not be None."""

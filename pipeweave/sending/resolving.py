@@ -45,7 +45,7 @@ def addresses(host: str, port: int, tenant: str = "", within_s: float | None = N
     Raises:
         OSError: it cannot be resolved, or not in time.
     """
-    if _is_address(host):
+    if is_address(host):
         return [host] if "%" not in host else _ask(host, port)
     within_s = WITHIN_S if within_s is None else within_s
     look_up = _look_up_of(host, port, tenant)
@@ -70,7 +70,8 @@ def _look_up_of(host: str, port: int, tenant: str) -> _LookUp:
     return look_up
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Whether a host is an address, and no name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:

@@ -97,6 +97,7 @@ class Networks:
         self._ranges = [ip_network(each) for each in names if each not in ("loopback", "private")]
         # Most requests of a process go to a few addresses.
         self._is_allowed = lru_cache(1_024)(lambda address: self.allow(_plain(address)))
+        self._of_address = lru_cache(1_024)(self._named_by_address)
 
     def allow(self, address: Address) -> bool:
         """Whether requests may go to this address."""
@@ -127,12 +128,24 @@ class Networks:
             TargetRefused: it has an address that is not allowed.
             OSError: the host cannot be resolved, or not in time.
         """
+        if (known := self._of_address(base_url)) is not None:
+            return known
         parts = urlsplit(base_url)
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
         addresses = resolving.addresses(host, port, tenant, within_s)
         if not all(map(self._is_allowed, addresses)):
             raise _refused(host)
         return Target(parts.scheme, host, addresses[0], port, parts.path.rstrip("/"))
+
+    def _named_by_address(self, base_url: str) -> Target | None:
+        """The target of a URL that names an address, which always leads there; None for any other URL, and
+        for an address that is not allowed.
+        """
+        parts = urlsplit(base_url)
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
+        if "%" in host or not resolving.is_address(host) or not self._is_allowed(host):
+            return None
+        return Target(parts.scheme, host, host, port, parts.path.rstrip("/"))
 
     def check(self, base_url: str, field: str = "baseUrl", tenant: str = "") -> None:
         """Check a base URL as far as its host can be resolved here and now.
