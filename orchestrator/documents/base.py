@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
-from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -67,9 +66,6 @@ class TypeId:
     """Marks a field as an id: a UUID in the row, a TypeID with this prefix in JSON."""
 
     prefix: str
-
-    def __call__(self, value: UUID) -> str:
-        return ids.show(self.prefix, value)
 
     def __get_pydantic_core_schema__(self, source: Any, build: Any) -> CoreSchema:
         return core_schema.str_schema(pattern=type_id_pattern(self.prefix))
@@ -133,4 +129,11 @@ def _write(hint: Any) -> Write | None:
         return ways.pop() if len(ways) == 1 else None
     if get_origin(hint) is list and (write := _write(*get_args(hint))) is not None:
         return lambda values: [write(each) for each in values]
-    return next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, TypeId)), None)
+    prefixes = (each.prefix for each in getattr(hint, "__metadata__", ()) if isinstance(each, TypeId))
+    return next((_shown_as(each) for each in prefixes), None)
+
+
+@cache
+def _shown_as(prefix: str) -> Write:
+    """Writes ids as `ids.show` does; one for each prefix, as kinds are compared by it."""
+    return partial(ids.show, prefix)

@@ -14,7 +14,10 @@ def iso(moment: datetime | None) -> str | None:
     """A time as `2026-11-20T22:54:19.045Z`."""
     if moment is None:
         return None
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+    text = moment.isoformat(timespec="milliseconds")
+    if text[-6:] != "+00:00":
+        text = moment.astimezone(UTC).isoformat(timespec="milliseconds")
+    return f"{text[:-6]}Z"
 
 
 def duration_ms(started: datetime | None, finished: datetime | None) -> float | None:

@@ -18,7 +18,7 @@ from pipeweave.orchestrator.documents.task_runs import (
     TaskRunDetail,
 )
 from pipeweave.orchestrator.domain import tracing, triggered_by
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, reference, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, reference, run_id, task_run_id
 from pipeweave.orchestrator.domain.run_edits import RunEdits
 from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
@@ -31,10 +31,11 @@ from pipeweave.orchestrator.store.keyset import Document, PageRequest
 from pipeweave.storage import backend_of, plain_path
 
 # Only `task_run` shows a traceback; lists leave tracebacks out.
-COLUMNS = """t.id, t.run_id, t.step_id, t.task_id, t.kind, t.map_index, t.map_parent, t.map_count, t.status,
+_OF_ONE_RUN = """t.id, t.step_id, t.task_id, t.kind, t.map_index, t.map_parent, t.map_count, t.status,
 t.attempt, t.max_attempts, t.priority, t.progress, t.progress_message, t.worker, t.code_version, t.code_hash,
 t.output_size, t.error_code, t.created_at, t.due_at, t.queued_at, t.started_at, t.heartbeat_at,
 t.finished_at"""
+COLUMNS = f"t.run_id, {_OF_ONE_RUN}"
 
 
 def of_run(
@@ -65,16 +66,25 @@ def of_run(
         where.append("t.map_index = :map_index")
         parameters["map_index"] = map_index
     rows = tx.execute(
-        f"SELECT {COLUMNS}, t.error - 'traceback' AS error FROM task_runs AS t"
+        f"SELECT {_OF_ONE_RUN}, t.error - 'traceback' AS error FROM task_runs AS t"
         f" WHERE {' AND '.join(where)} ORDER BY t.run_id, t.id LIMIT :limit",
         {**parameters, "limit": page.limit + 1},
     ).all()
-    return page.cut(rows, "task-runs", lambda row: (row.id,), task_run_row)
+    # There may be a thousand, whose run is written once.
+    shown = run_id(run)
+    return page.cut(rows, "task-runs", lambda row: (row.id,), lambda row: _row_of_run(row, shown))
 
 
 def task_run_row(row: Any) -> Document:
     """A task run as lists of one run show it."""
     return TaskRun.of(row, duration_ms=duration_ms(row.started_at, row.finished_at))
+
+
+def _row_of_run(row: Any, run: str) -> Document:
+    """As `task_run_row`, of a row without its run."""
+    document = TaskRun.of(row, run_id=None, duration_ms=duration_ms(row.started_at, row.finished_at))
+    document["runId"] = run
+    return document
 
 
 def item_rows(tx: Transaction, run: UUID, rows: Sequence[Any]) -> dict[UUID, Document]:

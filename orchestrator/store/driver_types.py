@@ -22,7 +22,8 @@ def _written(value: UUID) -> extensions.AsIs:
 
 
 def _read(text: str | bytes | None, _cursor: Any) -> UUID | None:
-    return UUID(text) if isinstance(text, str) else None
+    # PostgreSQL writes them in one form, and never with braces or words around them.
+    return UUID(int=int(text.replace("-", ""), 16)) if isinstance(text, str) else None
 
 
 _ONE = extensions.new_type((_UUID,), "UUID", _read)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -30,7 +31,7 @@ from pipeweave.authoring.task import Task
 from pipeweave.authoring.task_spec import TaskSpec
 from pipeweave.orchestrator.deployment.deployment import Deployment
 from pipeweave.orchestrator.dispatch import open_dispatches, posting, services
-from pipeweave.orchestrator.dispatch.next_steps import of_process
+from pipeweave.orchestrator.dispatch.next_steps import NextSteps, of_process
 from pipeweave.orchestrator.domain.outbox import Outgoing
 from pipeweave.orchestrator.messaging.batching import MESSAGES_PER_FAN_OUT, SHORT_S, group_into_messages
 from pipeweave.orchestrator.queueing import durations, widths
@@ -295,6 +296,8 @@ def test_a_condition_that_is_false_costs_its_step_s_turn_some_statements_and_no_
 CALLS_OF_A_TRIGGER = 760
 CALLS_OF_A_RUN_OF_A_BATCH = 105
 CALLS_OF_A_HOP = 420
+CALLS_OF_A_LISTED_TASK_RUN = 32
+CALLS_OF_A_DISPATCH = 720
 
 
 @pytest.fixture
@@ -337,6 +340,21 @@ def test_a_hop_of_a_chain_costs_its_worker_so_many_calls_of_functions(plant: Pla
     # The rest of a message and of a run is in both.
     assert (least(lambda: of(22)) - least(lambda: of(2))) / 20 <= CALLS_OF_A_HOP
     assert plant.unfinished() == []
+
+
+def test_each_task_run_that_a_run_shows_costs_so_many_calls_of_functions(plant: Plant) -> None:
+    plant.store("map", *MAPPED)
+    plant.run("map", 120)
+    [run_id] = plant.client.get("/api/runs", headers=plant.headers).json["runs"]
+
+    def of(shown: int) -> int:
+        path = f"/api/runs/{run_id['id']}?taskRuns={shown}"
+        with counted_calls() as calls:
+            answer = plant.client.get(path, headers=plant.headers)
+        assert len(answer.json["taskRuns"]) == shown
+        return calls.total()
+
+    assert (least(lambda: of(110)) - least(lambda: of(10))) / 100 <= CALLS_OF_A_LISTED_TASK_RUN
 
 
 # --- steps of HTTP services -------------------------------------------------------------------------------
@@ -414,3 +432,21 @@ def test_a_hop_whose_report_comes_to_another_process_costs_two_statements_more(h
     assert hops.plant.waiting == []
     monkey.undo()
     other.close()
+
+
+def test_a_dispatch_after_a_report_costs_so_many_calls_of_functions(
+    hops: Hops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It names the outputs of all steps before it, and stores the last one of them and its input."""
+    seen = []
+
+    def counted(*arguments: Any) -> None:
+        with counted_calls() as calls:
+            work(*arguments)
+        seen.append(calls.total())
+
+    work = NextSteps._work
+    monkeypatch.setattr(NextSteps, "_work", counted)
+    for _ in range(30):
+        hops.hop()
+    assert min(seen[-10:]) <= CALLS_OF_A_DISPATCH
