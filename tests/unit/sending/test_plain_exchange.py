@@ -2,74 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from support.counted_calls import counted_calls
+from support.scripted_server import BODY, Scripted, answering
 
 from pipeweave.sending import Networks, NoReply, Reply, Sender, plain_exchange
 
 LOCAL = Networks(("loopback",))
-BODY = b'{"a": 1}'
 PLAIN = {"Content-Type": "application/json"}
-
-
-@dataclass
-class Scripted:
-    """A server that answers the requests of each connection with the same pieces, and ends it after some.
-
-    Args:
-        requests: what came, by connection.
-    """
-
-    url: str
-    requests: list[list[bytes]] = field(default_factory=list)
-
-
-@contextmanager
-def answering(*pieces: bytes, of_a_connection: int = 1) -> Iterator[Scripted]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        served = Scripted(f"http://127.0.0.1:{listening.getsockname()[1]}")
-
-        def serve(connection: socket.socket, requests: list[bytes]) -> None:
-            with connection:
-                while len(requests) < of_a_connection and (request := a_request(connection)):
-                    requests.append(request)
-                    for each in pieces:
-                        connection.sendall(each)
-
-        def accept() -> None:
-            while True:
-                try:
-                    connection = listening.accept()[0]
-                except OSError:
-                    return
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                served.requests.append([])
-                threading.Thread(target=serve, args=(connection, served.requests[-1]), daemon=True).start()
-
-        thread = threading.Thread(target=accept, daemon=True)
-        thread.start()
-        try:
-            yield served
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            thread.join()
-
-
-def a_request(connection: socket.socket) -> bytes:
-    """A request that ends with BODY."""
-    request = b""
-    while not request.endswith(BODY):
-        if not (piece := connection.recv(65_536)):
-            return b""
-        request += piece
-    return request
 
 
 def asked(
