@@ -30,6 +30,8 @@ MAX_IDLE_S = 1.0
 # The part of an answer that is read (bytes): enough for its error.
 MAX_ANSWER = 16 * 1024
 MOST_KEPT = 16
+# The certificates of authorities are read again after so long (s): they may be exchanged on the disk.
+AUTHORITIES_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,20 @@ class _KeptConnection:
 
 
 @dataclass(slots=True)
+class _Authorities:
+    """The certificates of those who vouch for servers. To read them takes longer than many requests."""
+
+    _read: tuple[float, ssl.SSLContext] | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """What a new connection checks its server with."""
+        read, now = self._read, time.monotonic()
+        if read is None or now >= read[0]:
+            read = self._read = (now + AUTHORITIES_S, ssl.create_default_context())
+        return read[1]
+
+
+@dataclass(slots=True)
 class Sender:
     """Sends requests from several threads. A forked child must make its own.
 
@@ -104,6 +120,7 @@ class Sender:
     most_bytes: int = MAX_ANSWER
     _kept: dict[Target, list[_KeptConnection]] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
+    _authorities: _Authorities = field(default_factory=_Authorities)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -199,7 +216,7 @@ class Sender:
             return idle.connection
         if idle is not None:
             idle.connection.close()
-        return _connection(target, self.limit_s)
+        return _connection(target, self.limit_s, self._authorities)
 
     def _keep(self, target: Target, connection: HTTPConnection) -> None:
         with self._lock:
@@ -211,7 +228,7 @@ class Sender:
             connection.close()
 
 
-def _connection(target: Target, within_s: float) -> HTTPConnection:
+def _connection(target: Target, within_s: float, authorities: _Authorities) -> HTTPConnection:
     options: dict[str, Any] = {"timeout": within_s}
     if target.scheme == "http":
         return HTTPConnection(target.address, target.port, **options)
@@ -220,7 +237,7 @@ def _connection(target: Target, within_s: float) -> HTTPConnection:
         target.port,
         server_hostname=target.host,
         assert_hostname=target.host,
-        ssl_context=ssl.create_default_context(),
+        ssl_context=authorities.context(),
         **options,
     )
 

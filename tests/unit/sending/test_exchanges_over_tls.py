@@ -73,6 +73,23 @@ def test_a_plain_answer_costs_http_client_nothing_and_its_connection_is_used_aga
     assert len(requests) == 3 and all(f"Host: {HOST}:".encode() in each for each in requests)
 
 
+def test_the_certificates_of_authorities_are_read_once_for_many_connections(
+    trusted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    make = ssl.create_default_context
+
+    def counted() -> ssl.SSLContext:
+        read.append(made := make())
+        return made
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    closing = HEAD + b"Connection: close\r\nContent-Length: 5\r\n\r\nhello"
+    replies, requests = exchanged(trusted, closing, number=2)
+    assert all(isinstance(each, Reply) for each in replies)
+    assert (len(requests), len(read)) == (2, 1)
+
+
 @pytest.mark.parametrize(
     "pieces",
     [

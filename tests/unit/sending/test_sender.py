@@ -15,7 +15,7 @@ from support.servers import wait_until
 from urllib3.connection import HTTPConnection
 
 from pipeweave.errors import TargetRefused
-from pipeweave.sending import Networks, NoReply, Sender, Target, resolving, sender, targets
+from pipeweave.sending import Networks, NoReply, Sender, resolving, sender, targets
 
 LOCAL = Networks(("loopback",))
 # The test waits so long (s) for what must happen; a thread that is held would be held for ever.
@@ -59,8 +59,8 @@ def test_who_looks_for_late_connections_itself_cuts_answers_that_end_with_them()
 def test_a_connection_that_opens_when_the_time_is_up_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     given, open_now = Sender(cuts=True), sender._connection
 
-    def late(target: Target, within_s: float) -> HTTPConnection:
-        connection = open_now(target, within_s)
+    def late(*arguments: Any) -> HTTPConnection:
+        connection = open_now(*arguments)
         connect = connection.connect
 
         def connect_late() -> None:
