@@ -365,11 +365,11 @@ class Plan:
         """The ids of the steps that precede a step, however far, in the order of their numbers."""
         ancestors: dict[int, None] = {}
         # It grows while it is read. Each dispatch asks, so no function is called for each ancestor.
-        found = list(self[self.ordinals[step_id]].predecessors)
-        for each in found:
+        before = list(self[self.ordinals[step_id]].predecessors)
+        for each in before:
             if each not in ancestors:
                 ancestors[each] = None
-                found += self.steps[each - 1].predecessors
+                before += self.steps[each - 1].predecessors
         return [self.steps[each - 1].step.id for each in sorted(ancestors)]
 
     def gathered(self, ordinal: int) -> tuple[int, ...]:
