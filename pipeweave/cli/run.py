@@ -94,7 +94,7 @@ def run(
 
 def _address(settings: Settings) -> connecting.OrchestratorAddress:
     if settings.orchestrator_url is None:
-        raise connecting.no_orchestrator()
+        raise connecting.no_orchestrator(settings)
     return connecting.OrchestratorAddress(
         settings.orchestrator_url, settings.api_token, settings.chosen_tenant
     )

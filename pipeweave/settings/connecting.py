@@ -59,13 +59,14 @@ def orchestrator(
     """
     address = configured_orchestrator(settings, url=url, token=token, tenant=tenant, data_dir=data_dir)
     if address is None:
-        raise no_orchestrator()
+        raise no_orchestrator(settings)
     return address
 
 
-def no_orchestrator() -> Unavailable:
+def no_orchestrator(settings: Settings) -> Unavailable:
     """The error of what needs an orchestrator where nothing names one."""
-    return Unavailable("no orchestrator is configured", hint=NO_ORCHESTRATOR)
+    folder = stack_file.folder_of(settings.data_dir)
+    return stack_file.missing("no orchestrator is configured", NO_ORCHESTRATOR, folder)
 
 
 def configured_orchestrator(

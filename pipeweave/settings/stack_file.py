@@ -19,10 +19,12 @@ import orjson
 from pipeweave.errors import Unavailable
 
 FILE_NAME = "connection.json"
+# Why the last `up` in this folder failed, until the next one starts: {detail, hint}.
+FAILURE_NAME = "failure.json"
 FOLDER_NAME = ".pipeweave"
 # What `up` leaves in its data directory; a folder with other content is not one, such as a worker's storage.
 _SECRETS = "secrets.json"
-_MADE_BY_UP = (_SECRETS, "kept.json", FILE_NAME)
+_MADE_BY_UP = (_SECRETS, "kept.json", FILE_NAME, FAILURE_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +99,25 @@ def read(data_dir: Path) -> StackFile:
     try:
         document = orjson.loads(path.read_bytes())
     except FileNotFoundError as error:
-        raise Unavailable(
-            f"no stack runs in {data_dir}", hint=f"start one with `pipeweave up --data-dir {data_dir}`"
-        ) from error
+        start = f"start one with `pipeweave up --data-dir {data_dir}`"
+        raise missing(f"no stack runs in {data_dir}", start, data_dir) from error
     except (OSError, orjson.JSONDecodeError) as error:
         raise Unavailable(f"{path} cannot be read: {error}") from error
     if not isinstance(document, dict) or _MEMBERS.keys() - document.keys():
         raise Unavailable(f"{path} is not a connection file of `pipeweave up`")
     # A stack of an earlier version wrote no settings.
     return StackFile(data_dir, **_texts(document), settings=document.get("settings") or {})
+
+
+def missing(message: str, hint: str, folder: Path) -> Unavailable:
+    """The error of what needs a stack where none runs; it says why the last `up` in this folder failed."""
+    try:
+        failure = orjson.loads((folder / FAILURE_NAME).read_bytes())
+        why, where = str(failure["detail"]), failure["hint"]
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return Unavailable(message, hint=hint)
+    said = f"{message}: the last `pipeweave up` in {folder} failed: {why}"
+    return Unavailable(said, hint=f"{where}; then start it again, or {hint}" if where else hint)
 
 
 def _texts(document: Mapping[str, Any]) -> dict[str, str]:

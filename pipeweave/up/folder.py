@@ -8,12 +8,13 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipeweave.errors import AlreadyUp, StartFailed, Unavailable
+from pipeweave.errors import AlreadyUp, PipeWeaveError, StartFailed, Unavailable
+from pipeweave.settings import stack_file
 
 # Seconds to wait until the holder of the lock has written its process id.
 _HOLDER_WAIT_S = 1.0
@@ -69,7 +70,8 @@ class DataFolder:
         self.run = self.root / "run"
         self.processes = self.run / "processes.json"
         self.requests = self.run / "requests"
-        self.connection = self.root / "connection.json"
+        self.connection = self.root / stack_file.FILE_NAME
+        self.failure = self.root / stack_file.FAILURE_NAME
         self._lock = self.run / "lock"
         self.secrets_file = self.root / "secrets.json"
 
@@ -112,6 +114,18 @@ class DataFolder:
         finally:
             self._lock.unlink(missing_ok=True)
             os.close(descriptor)
+
+    @contextmanager
+    def failure_kept(self) -> Iterator[None]:
+        """Write down why the block fails, for commands that find no stack in this folder then."""
+        self.failure.unlink(missing_ok=True)
+        try:
+            yield
+        except PipeWeaveError as error:
+            # Somebody may have deleted the folder.
+            with suppress(OSError):
+                write_private(self.failure, {"detail": error.detail, "hint": error.hint})
+            raise
 
     def holder(self) -> int | None:
         """The process id of the supervisor that holds the lock; None if no process holds it.

@@ -55,7 +55,7 @@ def run(options: UpOptions, console: Console, on_ready: Callable[[Announcement],
     """
     folder = DataFolder(options.data_dir)
     folder.make()
-    with folder.held():
+    with folder.held(), folder.failure_kept():
         swept = leftovers.sweep(folder.processes, folder.connection)
         folder.connection.unlink(missing_ok=True)
         options, secrets = with_ports(options, folder.secrets())

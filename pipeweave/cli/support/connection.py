@@ -40,7 +40,7 @@ def connected(command: Command) -> Command:
 def required(client: Client | None) -> Client:
     """The client of a command. Raises Unavailable if nothing names an orchestrator."""
     if client is None:
-        raise connecting.no_orchestrator()
+        raise connecting.no_orchestrator(load())
     return client
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeweave.errors import AlreadyUp, StartFailed, Unavailable
-from pipeweave.settings import Settings, load
+from pipeweave.settings import Settings, connecting, load
 from pipeweave.up import binaries, environment
 from pipeweave.up.binaries import postgres_programs
 from pipeweave.up.folder import DataFolder, StackAddress
@@ -41,6 +41,20 @@ def test_a_folder_is_held_by_one_at_a_time_and_released_without_a_trace(folder: 
         assert folder.holder() == os.getpid()
     assert folder.holder() is None
     assert list(folder.run.iterdir()) == []
+
+
+def test_commands_say_why_the_last_start_failed_until_the_next_one(folder: DataFolder) -> None:
+    settings = Settings(data_dir=str(folder.root))
+    with pytest.raises(StartFailed), folder.failure_kept():
+        raise StartFailed("api ended with exit code 1 during the start: no tasks", hint="see logs/api.log")
+    with pytest.raises(Unavailable, match=r"no orchestrator is configured: .* api ended with") as caught:
+        connecting.orchestrator(settings)
+    assert (caught.value.hint or "").startswith("see logs/api.log; ")
+    with pytest.raises(Unavailable, match=r"no stack runs in .* api ended with"):
+        connecting.orchestrator(settings, data_dir=folder.root)
+    with folder.failure_kept():
+        pass
+    assert "failed" not in str(connecting.no_orchestrator(settings))
 
 
 def test_secrets_stay_the_same_and_private(folder: DataFolder) -> None:
