@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipeweave.cli.support import stored_logs
+from pipeweave.errors import NotFound
 
 if TYPE_CHECKING:
     from pipeweave.client import Client, Document, Run
@@ -105,7 +106,12 @@ def _last_lines(client: Client, run: Run, count: int, *, with_ids: bool) -> list
     cursor = None
     while len(lines) < max(count, 1):
         limit = min(max(count, 1) - len(lines), _MOST_ON_A_PAGE)
-        page = client.run_logs(run.id, limit=limit, cursor=cursor)
+        try:
+            page = client.run_logs(run.id, limit=limit, cursor=cursor)
+        except NotFound:
+            # The run was found: it is an API of an earlier version, which has no log of a whole run.
+            logs = _Attempts(client, run.id).begun()
+            return list(_lines(client, logs, tail=max(1, min(count, _MOST_TAIL))))
         # The pages go backwards, each with its oldest line first.
         lines[:0] = [_line_of_page(each, with_ids=with_ids) for each in page["logs"]]
         if cursor is None and page["attemptsRead"] < page["attempts"]:

@@ -219,6 +219,22 @@ def test_the_last_lines_of_a_large_run_are_asked_for_by_pages_that_go_backwards(
     assert (first["step"], first["message"], first["taskRunId"]) == ("a[3] attempt 2", "one", TASK_RUN)
 
 
+def test_the_last_lines_of_a_large_run_come_from_its_attempts_where_an_older_api_has_no_log_of_a_run(
+    call: Call, served: Served
+) -> None:
+    large = {"id": RUN, "pipelineId": "p", "status": "failed", "counts": {"completed": 2_001}}
+    served.put(f"GET /api/runs/{RUN}", (200, large))
+    served.put(f"GET /api/runs/{RUN}/logs?limit=3", (404, {"status": 404, "code": "NOT_FOUND"}))
+    began = {"type": "task_run.started", "attempt": 1, "taskRunId": TASK_RUN}
+    events = f"GET /api/runs/{RUN}/events?type=task_run.started&limit=500"
+    served.put(events, (200, {"events": [began], "nextCursor": None}))
+    served.put(f"GET /api/task-runs/{TASK_RUN}", (200, {"stepId": "a", "mapIndex": 3}))
+    logged = {"attempt": 1, "isComplete": True, "nextOffset": 9, "logs": [line("one"), line("two")]}
+    served.put(f"GET /api/task-runs/{TASK_RUN}/logs?attempt=1&tail=3", (200, logged))
+    said = [each.split(maxsplit=2)[-1] for each in call("logs", RUN, "-n", "3").stdout.splitlines()]
+    assert said == ["one step=a[3]", "two step=a[3]"]
+
+
 def test_the_log_of_a_run_that_logged_nothing_says_so(call: Call, served: Served) -> None:
     served.put(f"GET /api/runs/{RUN}", (200, {"id": RUN, "pipelineId": None, "status": "completed"}))
     served.put(
