@@ -51,6 +51,18 @@ def test_two_runs_are_compared(api: Api, neighbour: Api, pipeline: str, run_id: 
     assert neighbour.get(f"/api/runs/{run_id}/compare/{other}").status_code == 404
 
 
+def test_runs_of_two_pipelines_lead_to_runs_that_can_be_compared(
+    api: Api, pipeline: str, run_id: str
+) -> None:
+    other = another(api, pipeline)
+    api.put("/api/pipelines/of-another", {"steps": [{"task": "list_files"}]})
+    alone = another(api, "of-another")
+    screen = api.get(f"/ui/{api.tenant}/compare/{run_id}/{alone}")
+    assert (screen.status_code, "Two runs of different pipelines" in screen.text) == (200, True)
+    assert f'/compare/{"/".join(sorted((run_id, other)))}"' in screen.text
+    assert "It has no other run yet." in screen.text
+
+
 def test_checkpoints_are_shown_with_the_state_of_then(api: Api, neighbour: Api, run_id: str) -> None:
     [created] = api.get(f"/api/runs/{run_id}/checkpoints").json["checkpoints"]
     assert (created["runId"], created["event"]) == (run_id, "run.created")
