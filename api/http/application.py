@@ -24,9 +24,11 @@ LONGEST = 512
 RuleOf = Callable[[str, str], tuple[Rule, Mapping[str, Any]]]
 
 
-_request: Any = request
-# The request that this thread serves. To use Flask's `request` is to look for it at each use.
-current_request: Callable[[], Request] = _request._get_current_object
+def current_request() -> Request:
+    """The request that this thread serves. To use Flask's `request` is to look for it at each use."""
+    proxy: Any = request
+    current: Request = proxy._get_current_object()
+    return current
 
 
 class _NoSessions(SessionInterface):

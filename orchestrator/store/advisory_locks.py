@@ -2,6 +2,7 @@
 
 No session holds one beyond its transaction: a pooler may give the session to others, and one whose host
 vanished would hold it for as long as its connection stays open. For a right that lasts longer, see leases.py.
+ASLEEP alone is held by a session, as a hint: alarm.py.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ VIEWS = 0x76696577
 RUN_TOKEN = 0x746F6B65
 # The class of a lock per run: one process at a time looks at the children of a run that have ended.
 CHILDREN = 0x6368696C
+# The class of a lock per table: who waits for its rows sleeps, and wants to be notified.
+ASLEEP = 0x656E7175
 
 _UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:lock)"
 _NAMED_UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(:class, hashtext(:name))"

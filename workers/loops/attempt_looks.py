@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Between two looks (s): while attempts come that no look has foreseen, and when none did for an hour.
+# Between two looks (s): while attempts come that no look has foreseen, and when none did for a minute.
 EVERY_S = 0.03
 SELDOM_S = 0.25
-IN_USE_FOR_S = 3600.0
+IN_USE_FOR_S = 60.0
 
 
 @dataclass(slots=True)

@@ -35,6 +35,7 @@ from pipeweave.orchestrator.starts import loop
 from pipeweave.orchestrator.starts.enqueued import rows
 from pipeweave.orchestrator.starts.enqueued.rows import Enqueued
 from pipeweave.orchestrator.store import leases
+from pipeweave.orchestrator.store.alarm import Alarm
 from pipeweave.orchestrator.store.database import Database, Transaction
 from pipeweave.orchestrator.store.isolation import check_database
 from pipeweave.orchestrator.store.values import Values
@@ -84,6 +85,11 @@ def _has_due(also: tuple[str, ...]) -> str:
     """The statement of a look; few sets of conditions are asked for, again and again."""
     columns = "".join(f", {condition} AS also_{number}" for number, condition in enumerate(also))
     return _HAS_DUE.format(also=columns)
+
+
+def alarm(tx: Transaction) -> Alarm:
+    """Wakes up whoever waits for enqueued runs."""
+    return Alarm(tx, "enqueued_runs")
 
 
 def run_once(database: Database, values: Values) -> int:

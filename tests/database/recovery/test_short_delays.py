@@ -10,12 +10,19 @@ import pytest
 from support.run_driver import RunDriver
 
 from pipeweave.orchestrator.deployment import Deployment
+from pipeweave.orchestrator.store.alarm import Alarm
 from pipeweave.workers.loops import enqueued as loop
 from pipeweave.workers.loops.attempt_looks import SELDOM_S
 from pipeweave.workers.loops.enqueued import EnqueuedStarts
 
 _WAITS = """UPDATE task_runs SET status = 'pending', due_at = now() + CAST(:delay AS interval)
     WHERE run_id = :id RETURNING id"""
+
+
+@pytest.fixture(autouse=True)
+def no_alarm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop pauses at what stops it, and not at PostgreSQL's notifications."""
+    monkeypatch.setattr(Alarm, "set", lambda _: False)
 
 
 class Pauses(threading.Event):

@@ -23,7 +23,7 @@ def test_an_attempt_that_will_be_due_soon_is_looked_at_when_it_is() -> None:
     assert not looks.are_often(10.2)
 
 
-def test_a_delay_that_no_look_has_seen_makes_the_looks_more_frequent_for_an_hour() -> None:
+def test_a_delay_that_no_look_has_seen_makes_the_looks_more_frequent_for_a_while() -> None:
     looks = AttemptLooks()
     looks.saw(10.0, None)
     assert looks.saw(10.25, -0.2)

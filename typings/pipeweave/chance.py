@@ -1,1 +1,0 @@
-../../pipeweave/chance.py
