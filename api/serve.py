@@ -66,6 +66,7 @@ def serve(
     deployment = Deployment.open(settings, pool_size=0)
     _refuse_used_port(host or settings.host, settings.port if port is None else port)
     json_logs.configure(settings)
+    json_logs.leave_out_places()
     schema_check.require_current_if_reachable(deployment.database)
     shared_settings.require_same_if_reachable(deployment.database, settings, f"api@{socket.gethostname()}")
     deployment.close()

@@ -8,10 +8,10 @@ ordinal in those 24 bits. So a task run's id gives its run and the partition tha
 from __future__ import annotations
 
 import re
-import secrets
 import time
 from uuid import UUID
 
+from pipeweave import chance
 from pipeweave.errors import InvalidId, NotFound
 
 RUN, TASK_RUN, DEAD_LETTER, SERVICE, EVENT = "prun", "trun", "dlq", "svc", "evt"
@@ -72,13 +72,13 @@ def new_ids(count: int, now_ms: int | None = None) -> list[UUID]:
     global _newest
     stamp = int(time.time() * 1000) if now_ms is None else now_ms
     # Only 49 random bits: the highest bit leaves room for the steps below, each of up to 32 bits.
-    made = stamp << _CHANCE_BITS | secrets.randbits(_CHANCE_BITS - 1)
+    made = stamp << _CHANCE_BITS | chance.bits(_CHANCE_BITS - 1)
     if stamp == _newest >> _CHANCE_BITS:
-        made = _newest + 1 + secrets.randbits(32)
+        made = _newest + 1 + chance.bits(32)
     numbers = [made]
     if count > 1:
         # One look at the system's source of chance for all of them.
-        steps = secrets.randbits(32 * (count - 1)).to_bytes(4 * (count - 1))
+        steps = chance.bits(32 * (count - 1)).to_bytes(4 * (count - 1))
         for step in memoryview(steps).cast("I"):
             made += 1 + step
             numbers.append(made)
@@ -88,13 +88,13 @@ def new_ids(count: int, now_ms: int | None = None) -> list[UUID]:
 
 def _with_marks(made: int) -> int:
     """The number of a UUIDv7 with this time and these random bits."""
-    chance = made & _CHANCE_MASK
+    drawn = made & _CHANCE_MASK
     return (
         made >> _CHANCE_BITS << 80
         | 0x7 << 76
-        | chance >> 38 << 64
+        | drawn >> 38 << 64
         | 0b10 << 62
-        | (chance & _LOW_CHANCE_MASK) << 24
+        | (drawn & _LOW_CHANCE_MASK) << 24
     )
 
 

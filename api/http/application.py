@@ -24,11 +24,9 @@ LONGEST = 512
 RuleOf = Callable[[str, str], tuple[Rule, Mapping[str, Any]]]
 
 
-def current_request() -> Request:
-    """The request that this thread serves. To use Flask's `request` is to look for it at each use."""
-    proxy: Any = request
-    current: Request = proxy._get_current_object()
-    return current
+_request: Any = request
+# The request that this thread serves. To use Flask's `request` is to look for it at each use.
+current_request: Callable[[], Request] = _request._get_current_object
 
 
 class _NoSessions(SessionInterface):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import MutableMapping
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from flask import Flask, Response, request
 
 from pipeweave.api.http.application import current_request
+from pipeweave.chance import piece
 
 REQUEST_ID = "X-Request-Id"
 TRACEPARENT = "traceparent"
@@ -56,7 +56,7 @@ def id_of(environ: MutableMapping[str, Any]) -> str:
     known = environ.get(_KEPT)
     if known is None:
         header = environ.get("HTTP_X_REQUEST_ID", "")
-        known = environ[_KEPT] = header if _REQUEST_ID.match(header) else f"req_{os.urandom(8).hex()}"
+        known = environ[_KEPT] = header if _REQUEST_ID.match(header) else f"req_{piece()[:8].hex()}"
     return str(known)
 
 

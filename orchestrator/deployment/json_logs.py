@@ -34,6 +34,15 @@ def configure(settings: Settings) -> None:
         logging.getLogger(name).setLevel(LEVELS[level])
 
 
+def leave_out_places() -> None:
+    """Let Python not find out for each line where in the code and in which thread it was written: ours do
+    not say it. Not for processes in which users' code logs, whose own handlers may.
+    """
+    # So Python's documentation has it ("Optimization").
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+
+
 def celery_level(log_level: str) -> str:
     """The level of LOG_LEVEL by Celery's name."""
     return logging.getLevelName(LEVELS.get(log_level, logging.INFO))

@@ -16,11 +16,11 @@ from binascii import b2a_base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from os import urandom
 from typing import Any
 
 import orjson
 
+from pipeweave.chance import piece
 from pipeweave.ids import MAX_TASK_RUNS
 from pipeweave.size_limits import MAX_STEPS
 
@@ -126,7 +126,7 @@ def encode(
     # kombu writes a blank behind each comma, and none of the arguments has one inside.
     said = orjson.dumps(arguments).decode().replace(",", ", ")
     body = b2a_base64(f"[{said}, {{}}, {_NOTHING_FOLLOWS}]".encode(), newline=False).decode()
-    name, chance = _text(id_), urandom(16).hex()
+    name, chance = _text(id_), piece().hex()
     tag = f"{chance[:8]}-{chance[8:12]}-{chance[12:16]}-{chance[16:20]}-{chance[20:]}"
     return (
         f'{{"body": "{body}", {frame.kind}, "id": {name}, "root_id": {name}, {frame.headers}, '

@@ -293,9 +293,9 @@ def test_a_condition_that_is_false_costs_its_step_s_turn_some_statements_and_no_
 # --- calls of functions -----------------------------------------------------------------------------------
 
 # They are upper bounds, because versions of Python and of libraries differ by a few.
-CALLS_OF_A_TRIGGER = 760
+CALLS_OF_A_TRIGGER = 750
 CALLS_OF_A_RUN_OF_A_BATCH = 105
-CALLS_OF_A_HOP = 420
+CALLS_OF_A_HOP = 405
 CALLS_OF_A_LISTED_TASK_RUN = 32
 CALLS_OF_A_DISPATCH = 720
 

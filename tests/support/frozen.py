@@ -75,7 +75,7 @@ class FrozenClock:
 def same_ids() -> Iterator[None]:
     """Within the block, new ids are the same each time."""
     chance = random.Random(14)
-    with patch.object(ids, "secrets", SimpleNamespace(randbits=chance.getrandbits)), _no_newest():
+    with patch.object(ids, "chance", SimpleNamespace(bits=chance.getrandbits)), _no_newest():
         yield
 
 

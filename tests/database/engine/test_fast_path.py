@@ -16,7 +16,7 @@ from pipeweave import ids
 from pipeweave.orchestrator.diagnosis import verify
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.outbox import JoinCheck
-from pipeweave.orchestrator.domain.task_run import Completion, TaskRun
+from pipeweave.orchestrator.domain.task_run import Completion, KeptValue, TaskRun
 from pipeweave.orchestrator.engine import fast_path
 from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.runs import triggering
@@ -39,10 +39,17 @@ def started(driver: RunDriver, run_id: UUID, ordinal: int) -> TaskRun:
     return claimed
 
 
-def go_on(driver: RunDriver, run_id: UUID, task_run: TaskRun, *, queue: str | None = None) -> list[TaskRun]:
+def go_on(
+    driver: RunDriver,
+    run_id: UUID,
+    task_run: TaskRun,
+    *,
+    queue: str | None = None,
+    completion: Completion | None = None,
+) -> list[TaskRun]:
     with driver.database.statements() as tx:
         run = header(tx, run_id)
-        completion = Completion(task_run, VALUES.keep({"rows": 3}))
+        completion = completion or Completion(task_run, VALUES.keep({"rows": 3}))
         assert fast_path.applies(run, completion)
         gone_on = fast_path.complete_and_go_on(tx, run, [completion], Claimant("w1", queue or task_run.queue))
     with verify.snapshot(driver.database) as tx:
@@ -60,6 +67,26 @@ def test_the_only_successor_goes_on_with_the_worker_that_completed_its_predecess
     assert then.claimed_at == then.heartbeat_at is not None
     assert [each.data["worker"] for each in driver.events(run_id, "task_run.started")] == ["w1", "w1"]
     assert len(driver.events(run_id, "task_run.completed")) == 1
+
+
+@pytest.mark.parametrize("steps", [CHAIN, {"a": []}])
+def test_a_step_that_returned_nothing_has_no_output(driver: RunDriver, steps: dict[str, list[str]]) -> None:
+    """As on the long way, where it is NULL, and no JSON that says null."""
+    run_id = driver.begin(steps)
+    first = started(driver, run_id, 1)
+    go_on(driver, run_id, first, completion=Completion(first, VALUES.keep(None)))
+    [row] = driver.rows("SELECT output IS NULL AS is_none FROM task_runs WHERE id = :id", id=first.id)
+    assert row.is_none
+
+
+def test_where_an_output_a_log_and_files_lie_is_stored_with_the_result(driver: RunDriver) -> None:
+    run_id = driver.begin(CHAIN)
+    first = started(driver, run_id, 1)
+    large, files = KeptValue(None, "outputs/1", 9, "a" * 64), {"chart": {"path": "assets/1", "size": 3}}
+    go_on(driver, run_id, first, completion=Completion(first, large, assets=files, logs_path="logs/1"))
+    [row] = driver.rows("SELECT * FROM task_runs WHERE id = :id", id=first.id)
+    assert (row.output, row.output_path, row.output_size) == (None, "outputs/1", 9)
+    assert (row.output_hash, row.assets, row.logs_path) == ("a" * 64, files, "logs/1")
 
 
 def test_a_run_ends_with_its_only_end_step(driver: RunDriver) -> None:

@@ -11,6 +11,7 @@ from support.run_driver import RunDriver, claim, header
 
 from pipeweave.orchestrator.domain import failure
 from pipeweave.orchestrator.domain.task_run import Completion
+from pipeweave.orchestrator.engine import fast_path_sql
 from pipeweave.orchestrator.engine.release import Claimant
 from pipeweave.orchestrator.engine.turn import Turn
 from pipeweave.orchestrator.runs import deadlines, triggering
@@ -40,6 +41,20 @@ def complete(driver: RunDriver, run_id: UUID, ordinal: int) -> None:
     Turn(run, [completion], task_run.queue, max_retry_delay_ms=None, claimant=claimant, worker="w1").apply(
         driver.database
     )
+
+
+STATEMENTS = (
+    fast_path_sql.GO_ON,
+    fast_path_sql.GO_ON_TO_JOINS,
+    fast_path_sql.LAST,
+    fast_path_sql.LAST_OF_SEVERAL,
+)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_one_insert_writes_the_events_of_a_statement(statement: str) -> None:
+    """Of two, PostgreSQL may run the second first."""
+    assert statement.count("INSERT INTO events") == 1
 
 
 def test_a_step_completes_before_its_successor_starts(driver: RunDriver) -> None:

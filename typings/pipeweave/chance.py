@@ -1,0 +1,1 @@
+../../pipeweave/chance.py
