@@ -89,11 +89,12 @@ class _Axis:
 
 def _gaps(total_ms: float, busy: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """The long idle times, if most of the time is idle."""
-    idle, at = [], 0.0
+    idle, at, least = [], 0.0, _LONG * total_ms
     for begin, end in (*sorted(busy), (total_ms, total_ms)):
-        if begin - at > _LONG * total_ms:
+        if begin - at > least:
             idle.append((at, begin))
-        at = max(at, end)
+        if end > at:
+            at = end
     return idle if sum(end - begin for begin, end in idle) > _MOSTLY_IDLE * total_ms else []
 
 
@@ -104,13 +105,15 @@ def gantt_of(view: View, run: Mapping[str, Any], steps: Sequence[Mapping[str, An
     if run["taskRunCount"] <= MOST_DETAILED:
         document = view.ask("run_times.get_timeline", {"limit": "1000", "bins": _BINS}, id=run["id"])
         total, times = document["totalMs"], document["steps"]
+        busy = [(bar["fromMs"], bar["toMs"]) for each in times for bar in each["bars"]]
     else:
         began = datetime.fromisoformat(run["createdAt"])
         total = _since(began, run["finishedAt"]) if run["finishedAt"] else _since(began, view.now.isoformat())
-        times = [_of_document(began, total, each) for each in run["steps"]]
+        # The axis follows from all steps; only those that are shown get bars.
+        busy = _busy(began, total, run["steps"])
+        times = [_of_document(began, total, each) for each in steps]
     is_open = run["finishedAt"] is None
     end = _rounded(total) if is_open else total
-    busy = [(bar["fromMs"], bar["toMs"]) for each in times for bar in each["bars"]]
     axis = _Axis(end, [*busy, (total, end)])
     shown = {each["id"]: each for each in steps}
     rows = {
@@ -129,6 +132,19 @@ def _rounded(total_ms: float) -> float:
 
 def _since(began: datetime, at: str) -> float:
     return max(0.0, (datetime.fromisoformat(at) - began).total_seconds() * 1_000)
+
+
+def _busy(began: datetime, total: float, steps: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """When each step that has begun was under way."""
+    read, zero = datetime.fromisoformat, began.timestamp()
+    return [
+        (
+            (read(each["startedAt"]).timestamp() - zero) * 1_000,
+            (read(each["finishedAt"]).timestamp() - zero) * 1_000 if each["finishedAt"] else total,
+        )
+        for each in steps
+        if each["startedAt"] is not None
+    ]
 
 
 def _of_document(began: datetime, total: float, step: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,16 +46,16 @@ def rows(newest: Plan, plans: Mapping[int, Plan], view: str, opened: Collection[
         plans: version -> plan, of the runs that are shown.
         opened: keys of the classes whose members have rows, too.
     """
-    order = [newest, *(plans[version] for version in sorted(plans, reverse=True))]
+    others = (plans[version] for version in sorted(plans, reverse=True))
     # A step belongs to the class that it has in the newest version that has it.
     classes: dict[str, dict[str, Plan]] = {}
     seen: set[str] = set()
-    for plan in order:
+    for plan in (newest, *(each for each in others if each is not newest)):
         for key, members in _classes(plan, view).items():
-            for step in members:
-                if step not in seen:
-                    seen.add(step)
-                    classes.setdefault(key, {})[step] = plan
+            added = [step for step in members if step not in seen]
+            if added:
+                seen.update(added)
+                classes.setdefault(key, {}).update(dict.fromkeys(added, plan))
     return [
         row for key, members in classes.items() for row in _rows(key, members, newest, is_open=key in opened)
     ]
@@ -64,7 +64,8 @@ def rows(newest: Plan, plans: Mapping[int, Plan], view: str, opened: Collection[
 def _classes(plan: Plan, view: str) -> dict[str, list[str]]:
     if view == ALL:
         return {each.id: [each.id] for each in plan.steps}
-    return {key: [plan[each].id for each in members] for key, members in plan.classes.items()}
+    names = [each.id for each in plan.steps]
+    return {key: [names[each - 1] for each in members] for key, members in plan.classes.items()}
 
 
 def _rows(key: str, members: Mapping[str, Plan], newest: Plan, *, is_open: bool) -> Iterator[GridRow]:

@@ -43,13 +43,19 @@ class TaskRunSeen:
 
     @property
     def may_have_run(self) -> bool:
-        """Whether it, or what took care of its error, may have started a run."""
-        return (self.kind not in WITH_ITEMS and self.task in CHILD_TASKS) or self.is_handled
+        """As the function says of it."""
+        return may_have_run(self.task, self.kind, self.status, self.error_code)
 
     @property
     def is_handled(self) -> bool:
         """Whether another run took care of its error, or is doing so."""
         return self.error_code is not None and self.status in _HANDLED
+
+
+def may_have_run(task: str, kind: str, status: str, error_code: str | None) -> bool:
+    """Whether such a task run, or what took care of its error, may have started a run."""
+    is_handled = error_code is not None and status in _HANDLED
+    return is_handled or (task in CHILD_TASKS and kind not in WITH_ITEMS)
 
 
 _LOOP = f"{ENGINE_TASK_PREFIX}{LoopStep.word}"
