@@ -24,6 +24,7 @@ from pipeweave.api.ui.chart_parts import (
     svg,
     ticks,
 )
+from pipeweave.api.ui.kept_parts import kept
 from pipeweave.orchestrator.telemetry.statistics import histogram as buckets
 
 SPARK_WIDTH, SPARK_HEIGHT = 96, 20
@@ -59,6 +60,11 @@ def sparkline(values: Sequence[float], title: str, css: str = "one") -> Markup:
 
 def stacked(points: Sequence[tuple[Stretch, Mapping[str, int]]], title: str, marks: Marks = ()) -> Chart:
     """How many of each status there were in each stretch of time."""
+    made: Chart = kept("stacked", points, title, marks, caller=lambda: _stacked(points, title, marks))
+    return made
+
+
+def _stacked(points: Sequence[tuple[Stretch, Mapping[str, int]]], title: str, marks: Marks) -> Chart:
     highest = max((sum(counts.values()) for _, counts in points), default=0)
     step = WIDTH / max(len(points), 1)
     columns = [

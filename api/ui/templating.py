@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pipeweave.api.ui import words
 from pipeweave.api.ui.charts import sparkline
 from pipeweave.api.ui.graphs import graph_of
+from pipeweave.api.ui.kept_parts import kept
 from pipeweave.api.ui.static_files import static_files
 from pipeweave.api.ui.tracebacks import traced
 from pipeweave.api.ui.verbs import VERBS
@@ -30,5 +31,5 @@ def environment() -> Environment:
     made.filters |= {**words.FILTERS, "traced": traced}
     made.tests["engine"] = words.is_engine
     made.globals |= {"static": static_files().url, "verbs": VERBS.rows, "graph_of": graph_of}
-    made.globals |= {"sparkline": sparkline, "WITH_ITEMS": WITH_ITEMS}
+    made.globals |= {"sparkline": sparkline, "kept": kept, "WITH_ITEMS": WITH_ITEMS}
     return made

@@ -16,7 +16,7 @@ MOST_SHARE = 0.10
 VIEW_SHARE = 0.05
 # A view is computed on average at most once in the first time (s), and at least once in the second if it
 # changes and if the shares allow.
-LEAST_S = 0.5
+LEAST_S = 0.4
 MOST_S = 5.0
 # A single view rests no longer than this for its own cost (s).
 MOST_OWN_S = 20.0
