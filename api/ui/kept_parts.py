@@ -32,12 +32,12 @@ def kept(*shown: Any, caller: Callable[[], Any]) -> Any:
     """
     content = orjson.dumps(shown)
     key = hashlib.sha256(content).digest()
-    found = _parts.get(key)
-    if found is None:
-        found = caller()
+    part = _parts.get(key)
+    if part is None:
+        part = caller()
         if len(content) <= LARGEST:
-            _keep(key, found, len(content))
-    return found
+            _keep(key, part, len(content))
+    return part
 
 
 def _keep(key: bytes, part: Any, size: int) -> None:
