@@ -18,7 +18,7 @@ from pipeweave.orchestrator.documents.task_runs import (
     TaskRunDetail,
 )
 from pipeweave.orchestrator.domain import tracing, triggered_by
-from pipeweave.orchestrator.domain.json_shapes import duration_ms, reference, run_id, task_run_id
+from pipeweave.orchestrator.domain.json_shapes import duration_ms, reference, task_run_id
 from pipeweave.orchestrator.domain.run_edits import RunEdits
 from pipeweave.orchestrator.kept import outputs
 from pipeweave.orchestrator.kept.stored_values import Loading
@@ -70,9 +70,7 @@ def of_run(
         f" WHERE {' AND '.join(where)} ORDER BY t.run_id, t.id LIMIT :limit",
         {**parameters, "limit": page.limit + 1},
     ).all()
-    # There may be a thousand, whose run is written once.
-    shown = run_id(run)
-    return page.cut(rows, "task-runs", lambda row: (row.id,), lambda row: _row_of_run(row, shown))
+    return page.cut(rows, "task-runs", lambda row: (row.id,), lambda row: _row_of_run(row, run))
 
 
 def task_run_row(row: Any) -> Document:
@@ -80,11 +78,9 @@ def task_run_row(row: Any) -> Document:
     return TaskRun.of(row, duration_ms=duration_ms(row.started_at, row.finished_at))
 
 
-def _row_of_run(row: Any, run: str) -> Document:
-    """As `task_run_row`, of a row without its run."""
-    document = TaskRun.of(row, run_id=None, duration_ms=duration_ms(row.started_at, row.finished_at))
-    document["runId"] = run
-    return document
+def _row_of_run(row: Any, run: UUID) -> Document:
+    """As `task_run_row`, of a row without its run: ids of a thousand rows are not read for that."""
+    return TaskRun.of(row, run_id=run, duration_ms=duration_ms(row.started_at, row.finished_at))
 
 
 def item_rows(tx: Transaction, run: UUID, rows: Sequence[Any]) -> dict[UUID, Document]:
