@@ -9,6 +9,7 @@ from pipeweave.api.ui.screens import ScreenPage, Screens
 from pipeweave.api.ui.verbs import VERBS, Field, Verb
 from pipeweave.api.ui.view import View
 from pipeweave.orchestrator.domain import TaskStatus
+from pipeweave.spec.unknown_tasks import BUILT_IN_TASKS
 
 screens = Screens("tasks")
 
@@ -25,8 +26,11 @@ def tasks(view: View) -> ScreenPage:
     ids = [each["id"] for each in listing["tasks"]]
     # Without a time, it is the last day.
     rows = view.ask_now_and_then("statistics.by_task", {"taskId": ids})["tasks"] if ids else []
+    own = [each for each in listing["tasks"] if each["id"] not in BUILT_IN_TASKS]
     shown = {
-        "tasks": listing["tasks"],
+        "tasks": own or listing["tasks"],
+        # Those that PipeWeave brings are folded beside tasks of the user's own.
+        "built_in": [each for each in listing["tasks"] if own and each["id"] in BUILT_IN_TASKS],
         "cursor": listing["nextCursor"],
         "figures": {each["taskId"]: each for each in rows},
     }

@@ -43,13 +43,14 @@ def tasks() -> None:
 
 @tasks.command("list")
 @click.option("--service", help="Only this service's tasks.")
+@click.option("--all", "shows_all", is_flag=True, help="Also those that PipeWeave brings.")
 @json_option
 @connected
-def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
+def list_tasks(client: Client, service: str | None, shows_all: bool, as_json: bool) -> None:
     """List the tasks with code versions, workers and limits.
 
     The code version grows when the source of the task's own function changes, or its `version`; changes
-    of what the function calls do not count.
+    of what the function calls do not count. With --json all are listed.
     """
     cells = {
         Column("task"): field("id"),
@@ -67,7 +68,13 @@ def list_tasks(client: Client, service: str | None, as_json: bool) -> None:
         Column("next", wraps=True, drop=9): field("allowedNext"),
     }
     none = "No tasks yet. `pipeweave worker --app YOUR_MODULE` registers them."
-    show_list("tasks", client.tasks(service), cells, as_json=as_json, none=none, client=client)
+    from pipeweave.spec.unknown_tasks import BUILT_IN_TASKS
+
+    rows = client.tasks(service)
+    own = rows if shows_all or as_json else [each for each in rows if each["id"] not in BUILT_IN_TASKS]
+    show_list("tasks", own or rows, cells, as_json=as_json, none=none, client=client)
+    if own and len(own) < len(rows):
+        click.echo(f"{len(rows) - len(own)} that PipeWeave brings are not shown: --all", err=True)
 
 
 tasks.verb(

@@ -14,8 +14,22 @@ from pipeweave.spec.graph_error import GraphError
 from pipeweave.spec.pipeline_spec import PipelineSpec, StepSpec
 from pipeweave.suggestions import nearest
 
-# The adapters that PipeWeave brings, and what runs them.
-BUILT_IN_ADAPTERS = ("celery", "http", "log", "storage", "webhook")
+# The tasks that PipeWeave brings, their adapters, and what runs them.
+BUILT_IN_TASKS = frozenset(
+    {
+        "celery.call",
+        "celery.send",
+        "http.request",
+        "log.write",
+        "storage.delete",
+        "storage.get",
+        "storage.list",
+        "storage.put",
+        "webhook.hand_off",
+        "webhook.send",
+    }
+)
+BUILT_IN_ADAPTERS = frozenset(each.partition(".")[0] for each in BUILT_IN_TASKS)
 HOW_TO_RUN_THEM = "pipeweave worker --app pipeweave.adapters"
 
 _MOST_ERRORS = 100

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 from support.counted_events import fold_all
-from support.factories import a_worker
+from support.factories import a_worker, register
 from support.run_driver import PERMANENT, RunDriver
 from support.sent_statements import sent_statements
 
@@ -141,6 +141,15 @@ def test_lists_say_what_their_rows_came_to(api: Api) -> None:
     assert "100 %" in tasks[1]
     assert "50.0 %" in tasks[2]
     assert "%" not in tasks[3]
+
+
+def test_tasks_that_pipeweave_brings_are_folded_below_the_others(api: Api, driver: RunDriver) -> None:
+    assert 'id="built-in"' not in page(api, "/tasks")
+    with driver.database.transaction() as tx:
+        register(tx, driver.tenant, "http.request")
+    own, _, folded = page(api, "/tasks").partition('<details id="built-in"')
+    assert 'id="t-limited"' in own and 'id="t-http.request"' not in own
+    assert ">Show 1<" in folded and 'id="t-http.request"' in folded
 
 
 def test_a_pipeline_has_charts_and_its_slowest_tasks(api: Api) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 import orjson
@@ -224,6 +226,24 @@ def test_who_may_not_watch_any_more_is_sent_away(clock: LiveClock, run_id: UUID)
     clock.watch(LiveWanted((run_id,)), heard)
     wait_until(lambda: heard.ended, 30, what="it still watches")
     assert isinstance(heard.ended[0], Forbidden)
+
+
+def test_a_right_that_was_lost_is_seen_at_the_first_look_two_seconds_later(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(live_clock, "time", SimpleNamespace(monotonic=lambda: now))
+    clock, heard = LiveClock(database, 1), Heard()
+    # No thread looks beside the test.
+    clock._threads = dict.fromkeys(("live-runs", "live-views"), threading.current_thread())
+    clock.watch(LiveWanted(), heard)
+    clock._tend()
+    heard.refusal = Forbidden("revoked")
+    clock._tend()
+    assert (heard.checks, heard.ended) == (1, []), "between two looks nobody asks"
+    now += 2.0
+    clock._tend()
+    assert heard.ended == [heard.refusal]
 
 
 def test_one_watcher_more_than_allowed_is_refused(clock: LiveClock) -> None:

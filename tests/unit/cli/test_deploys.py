@@ -87,6 +87,20 @@ def test_tasks_shows_the_workers_of_each_task(call: Call, served: Served) -> Non
     assert " removed " in lines["removed"]
 
 
+def test_tasks_that_pipeweave_brings_are_shown_when_asked_for(call: Call, served: Served) -> None:
+    def names(*options: str) -> list[str]:
+        return [line.split()[0] for line in call("tasks", *options).stdout.splitlines()[1:]]
+
+    brought = [a_task("http.request"), a_task("log.write")]
+    served.put("GET /api/tasks", (200, {"tasks": [a_task("http.fetch"), *brought], "nextCursor": None}))
+    assert names() == ["http.fetch"]
+    assert call("tasks").stderr == "2 that PipeWeave brings are not shown: --all\n"
+    assert names("--all") == ["http.fetch", "http.request", "log.write"]
+    assert len(json.loads(call("tasks", "--json").stdout)["tasks"]) == 3
+    served.put("GET /api/tasks", (200, {"tasks": brought, "nextCursor": None}))
+    assert names() == ["http.request", "log.write"], "where there are no others"
+
+
 def test_a_task_is_removed_with_a_reason(call: Call, served: Served) -> None:
     answer = {"taskId": "left", "removedAt": SINCE, "cancelled": 4}
     served.put("POST /api/tasks/left/remove", (200, answer))
