@@ -7,6 +7,7 @@ every room may import them, and they import no room.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from pipeweave import errors
@@ -88,7 +89,9 @@ def __getattr__(name: str) -> Any:
         from pipeweave import enqueueing
 
         return getattr(enqueueing, name)
-    raise AttributeError(f"module 'pipeweave' has no attribute {name!r}")
+    # With both, Python names what is spelt alike.
+    here = sys.modules[__name__]
+    raise AttributeError(f"module 'pipeweave' has no attribute {name!r}", name=name, obj=here)
 
 
 def _run_here(called: Pipeline[..., Any], run_input: Any) -> Any:

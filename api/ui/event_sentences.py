@@ -28,7 +28,7 @@ _SAID = {
     "task_run.completed": "completed",
     "task_run.failed": "failed",
     "task_run.timed_out": "timed out",
-    "task_run.retrying": "failed and is tried again",
+    "task_run.retrying": "failed",
     "task_run.mapped": "became a map",
     "task_run.reopened": "was opened again",
     "task_runs.queued": "queued",
@@ -106,7 +106,8 @@ def said(event: Event, names: Names, began_at: str | None) -> str:
         words += f" {'in' if kind.endswith('completed') else 'after'} {duration(_ms(began_at, event['at']))}"
     if data.get("errorCode"):
         words += f" with {data['errorCode']}"
-    return words + (f": {data['error']}" if isinstance(data.get("error"), str) else "")
+    words += f": {data['error']}" if isinstance(data.get("error"), str) else ""
+    return f"{words}; it is tried again" if kind == "task_run.retrying" else words
 
 
 def _ordinal(task_run_id: str) -> int:

@@ -171,7 +171,12 @@ def attempts(view: View, run: Run, chosen: Selected | None) -> Shown:
     step = None if chosen is None or chosen.step is None else chosen.step_id
     query = view.only("status", "cursor", limit=ATTEMPTS_A_PAGE, stepId=step)
     page = view.ask("run_questions.list_attempts", query, id=run["id"])
-    return {"attempts": page["attempts"], "cursor": page["nextCursor"], "statuses": ATTEMPT_STATUSES}
+    return {
+        "attempts": page["attempts"],
+        "failed_of": {each["id"]: each["failed"] for each in run["steps"] if each["kind"] in WITH_ITEMS},
+        "cursor": page["nextCursor"],
+        "statuses": ATTEMPT_STATUSES,
+    }
 
 
 def why(view: View, run: Run, chosen: Selected | None) -> Shown:

@@ -211,5 +211,5 @@ def _in_zone(times: Sequence[str], zone: str) -> list[dict[str, str]]:
         at = datetime.fromisoformat(each).astimezone(ZoneInfo(zone))
         change = "" if offset in (None, at.utcoffset()) else "clocks were changed before"
         offset = at.utcoffset()
-        shown.append({"at": each, "local": f"{at:%a %Y-%m-%d %H:%M:%S %Z}", "change": change})
+        shown.append({"at": each, "local": f"{at:%a} {at.day} {at:%b %Y, %H:%M:%S %Z}", "change": change})
     return shown

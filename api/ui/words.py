@@ -190,7 +190,7 @@ def curl(asked: RecordedCall, tenant: str, host: str) -> str:
 @_filter
 def lines(text: str) -> Markup:
     """Text whose parts between backticks are code."""
-    pieces = str(text).split("`")
+    pieces = unturned(str(text)).split("`")
     shown = (
         Markup("<code>{}</code>").format(each) if index % 2 else escape(each)
         for index, each in enumerate(pieces)
@@ -201,7 +201,7 @@ def lines(text: str) -> Markup:
 @_filter
 def compact(value: Any) -> str:
     """A value as JSON in one line, cut after 200 characters."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = unturned(json.dumps(value, ensure_ascii=False))
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 

@@ -39,6 +39,10 @@ def test_a_task_run_is_named_by_its_step_and_item(ordinal: int, name: str | None
 @pytest.mark.parametrize(
     ("told", "sentence"),
     [
+        (
+            event("task_run.retrying", errorCode="BUSY", error="the tagger is busy"),
+            "failed with BUSY: the tagger is busy; it is tried again",
+        ),
         (event("task_run.started", worker="studio-1@host:41:5e5e#44"), "began on studio-1@host"),
         (event("task_run.started", attempt=2), "attempt 2 began"),
         (event("task_run.completed"), "completed in 43 ms"),

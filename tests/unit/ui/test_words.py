@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from pipeweave.api.ui.words import sentence, unturned, uptime
+from pipeweave.api.ui.words import compact, lines, sentence, unturned, uptime
 
 
 @pytest.mark.parametrize("code", [*range(0x202A, 0x202F), *range(0x2066, 0x206A)])
@@ -18,6 +18,11 @@ def test_a_control_that_turns_a_text_is_shown_and_turns_nothing(code: int) -> No
 def test_no_other_character_is_changed() -> None:
     others = "".join(chr(code) for code in range(0x3000) if unicodedata.category(chr(code)) != "Cf")
     assert unturned(others) == others
+
+
+def test_a_reason_and_a_value_show_such_a_control_too() -> None:
+    assert lines("`a\u202eb` waits") == "<code>a[U+202E]b</code> waits"
+    assert compact({"a\u202eb": "c\u2066d"}) == '{"a[U+202E]b": "c[U+2066]d"}'
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ export function relative(at, now) {
     return onClock(at, now);
   }
   const seconds = Math.round(Math.abs(past) / 1000);
+  if (!seconds) return "just now";
   const text = seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
   return past >= 0 ? `${text} ago` : `in ${text}`;
 }

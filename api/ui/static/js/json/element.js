@@ -31,7 +31,7 @@ class Json extends HTMLElement {
     const bar = Object.assign(document.createElement("div"), { className: "tools" });
     const find = document.createElement("input");
     find.type = "search";
-    find.placeholder = "find";
+    find.placeholder = "Find";
     find.setAttribute("aria-label", `Find in ${this.dataset.label ?? "JSON"}`);
     find.addEventListener("input", () => mark(tree, find.value));
     const all = button("Copy", () => void copy(text));
