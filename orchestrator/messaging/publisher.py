@@ -194,7 +194,7 @@ class Publisher:
         commands = [
             *self._sizes(batch),
             # Before the checks: the checks see the parts counted so far, and each later part sends a check.
-            *(("DEL", self._key(each.run_id, each.join, ".s")) for each in batch.invalid_chords),
+            *self._without_size(batch),
             *_pushes(batch, sent),
             *(("EVALSHA", _COUNT_SHA, *count) for count in counts),
         ]
@@ -221,6 +221,10 @@ class Publisher:
         # A chord that has fired has no size either.
         return _Counted.UNSIZED if size is None and done >= 0 else _Counted.ONE
 
+    def _without_size(self, batch: MessageBatch) -> Iterable[Command]:
+        for each in batch.invalid_chords:
+            yield ("DEL", *self._keys(each.run_id, each.join, b".s"))
+
     def _sizes(self, batch: MessageBatch) -> Iterable[Command]:
         """The commands of `set_chord_size` of Celery's backend, to send them in the same round trip.
 
@@ -228,8 +232,9 @@ class Publisher:
         """
         for (run_id, join), size in batch.chord_sizes.items():
             if size:
-                yield ("DEL", *(self._key(run_id, join, name) for name in (".c", ".j", ".t", ".d")))
-                yield ("SET", self._key(run_id, join, ".s"), size, "EX", CHORD_LIFE_S)
+                *counted, of_size = self._keys(run_id, join, b".c", b".j", b".t", b".d", b".s")
+                yield ("DEL", *counted)
+                yield ("SET", of_size, size, "EX", CHORD_LIFE_S)
 
     def _count(self, part: ChordPart, claim: str) -> Command:
         """Keys and arguments of Celery's counting script, as its backend's `on_chord_part_return` passes
@@ -238,26 +243,25 @@ class Publisher:
         The part's result is never read. The chord keeps its results in a list (`result_chord_ordered` is
         off).
         """
-        names = (".j", ".t", ".s", ".d", "", ".c")
-        keys = (self._key(part.run_id, part.join, name) for name in names)
+        keys = self._keys(part.run_id, part.join, b".j", b".t", b".s", b".d", b"", b".c")
         id_ = f"{_group(part.run_id, part.join)}.{part.id}"
         index = part.ordinal if part.message is None else part.message
         result = f'[1, "{id_}", "SUCCESS", null]'
-        return (len(names), *keys, id_, result, 0, index or 0, CHORD_LIFE_S, 0, _CLAIM_S, claim)
+        return (len(keys), *keys, id_, result, 0, index or 0, CHORD_LIFE_S, 0, _CLAIM_S, claim)
 
     def _body(self, part: ChordPart, claim: str, sent: float) -> Iterable[Command]:
         """The commands that send the body of a complete chord, then delete the chord's keys."""
         id_, arguments = f"{_group(part.run_id, part.join)}.join", (part.run_id.hex, part.join)
         message = encode(JOIN_TASK, id_, arguments, part.queue, CHECK_LEVEL, sent)
         yield ("LPUSH", list_key(part.queue, CHECK_LEVEL), message)
-        names = (".c", ".j", ".t", ".s", ".d")
-        keys = (self._key(part.run_id, part.join, name) for name in names)
-        yield ("EVAL", _CLEAN_UP, len(names), *keys, claim, _DONE_S)
+        keys = self._keys(part.run_id, part.join, b".c", b".j", b".t", b".s", b".d")
+        yield ("EVAL", _CLEAN_UP, len(keys), *keys, claim, _DONE_S)
 
-    def _key(self, run_id: UUID, join: int, name: str) -> bytes:
+    def _keys(self, run_id: UUID, join: int, *names: bytes) -> list[bytes]:
+        """The keys of a chord, as Celery's backend names them: each of these names is the end of one."""
         backend: Any = self.app.backend
-        key: bytes = backend.get_key_for_group(_group(run_id, join), name)
-        return key
+        chord: bytes = backend.get_key_for_group(_group(run_id, join))
+        return [chord + each for each in names]
 
 
 def _pushes(batch: MessageBatch, sent: float) -> Iterable[Command]:

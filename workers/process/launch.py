@@ -401,6 +401,8 @@ def run_beat(settings: Settings, health: HealthAddress | None = None) -> None:
         quiet=True,
         working_directory=str(Path.cwd()),
     )
+    # Else the first full collection comes some seconds later, beside runs.
+    process_memory.freeze_loaded_objects()
     with answering, loops:
         beat.run()
 
