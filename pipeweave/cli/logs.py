@@ -70,6 +70,7 @@ _LEAST_RUN_LETTERS = 6
     type=click.IntRange(1),
     help="Of a task run: the log of this attempt. Defaults to the present one.",
 )
+@click.option("--tenant", help="Of a run or task run: its tenant; by default the only tenant of the token.")
 @json_option
 @stack_option
 def logs(
@@ -78,6 +79,7 @@ def logs(
     count: int,
     follow: bool,
     attempt: int | None,
+    tenant: str | None,
     as_json: bool,
     data_dir: Path | None,
 ) -> None:
@@ -90,10 +92,12 @@ def logs(
     from pipeweave.up import log_files
 
     if names and (id_arguments.is_task_run(names[0]) or is_run(names[0])):
-        _show_stored(names, run, attempt, count, follow, as_json, data_dir)
+        _show_stored(names, run, attempt, count, follow, as_json, tenant, data_dir)
         return
     if attempt is not None:
         raise click.UsageError("--attempt needs the id of a task run")
+    if tenant is not None:
+        raise click.UsageError("--tenant needs the id of a run or task run, or `latest`, as NAME")
 
     stack = stack_folder(data_dir)
     folder = stack / "logs"
@@ -118,6 +122,7 @@ def _show_stored(
     count: int,
     follow: bool,
     as_json: bool,
+    tenant: str | None,
     data_dir: Path | None,
 ) -> None:
     from pipeweave.cli.support import run_logs, stored_logs
@@ -126,7 +131,7 @@ def _show_stored(
         raise click.UsageError("the id of a run or task run stands alone, without NAME or --run")
     if attempt is not None and is_run(names[0]):
         raise click.UsageError("--attempt needs the id of a task run")
-    with open_client(connecting.orchestrator(load_for_client(), data_dir=data_dir)) as client:
+    with open_client(connecting.orchestrator(load_for_client(), tenant=tenant, data_dir=data_dir)) as client:
         if is_run(names[0]):
             run_id = id_arguments.run(client, names[0])
             run_logs.show(client, run_id, count=count, follow=follow, as_json=as_json)

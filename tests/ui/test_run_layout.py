@@ -77,3 +77,16 @@ def test_the_log_of_a_map_opens_on_the_item_that_failed_and_events_name_it(visit
     row = page.locator("tr", has_text="failed after")
     expect(row).to_contain_text("m[2]")
     visit.axe()
+
+
+def test_a_map_that_ended_with_its_run_has_one_status_in_the_list_and_its_panel(
+    visit: Visit, worker: InlineWorker
+) -> None:
+    """Its row is cancelled, because the run was over; as a step it has failed."""
+    worker.fails = {("m", 0): PERMANENT}
+    worker.driver.store({"m": []}, id="strict", maps={"m": "${input}"})
+    run_id = worker.driver.trigger("strict", [1, 2])
+    worker.consume_all()
+    page = visit.open(f"/runs/{ids.show(ids.RUN, run_id)}")
+    expect(page.locator("tr.chosen .mark title")).to_have_text("failed")
+    expect(page.locator(".panel-head .badge")).to_have_text("failed")

@@ -140,6 +140,14 @@ def test_the_stored_log_of_a_task_run_is_shown(call: Call, served: Served) -> No
     assert shown["message"] == "began"
 
 
+def test_the_stored_log_is_that_of_the_named_tenant(call: Call, served: Served) -> None:
+    answer = {"logs": [line("began")], "attempt": 1, "isComplete": True, "nextOffset": 9}
+    served.put(f"GET /api/task-runs/{TASK_RUN}/logs?attempt=1&tail=5", (200, answer))
+    assert call("logs", TASK_RUN, "--attempt", "1", "-n", "5", "--tenant", "shop").exit_code == 0
+    assert served.asked[-1][1]["X-Tenant"] == "shop"
+    assert "--tenant needs" in call("logs", "worker-1", "--tenant", "shop").output
+
+
 def test_a_log_is_followed_until_its_attempt_ended(
     call: Call, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
