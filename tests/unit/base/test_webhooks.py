@@ -65,13 +65,17 @@ def test_the_lines_on_the_page_sign_what_the_checks_take(tmp_path: Path) -> None
     shown = tmp_path / "curl"
     shown.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     shown.chmod(0o755)
-    known = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "secret": "s" * 32, "url": "http://x"}
+    known = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PIPEWEAVE_ORCHESTRATOR_URL": "http://x",
+    }
     done = subprocess.run(["bash", "-euc", lines], capture_output=True, text=True, env=known, check=True)
     sent = done.stdout.splitlines()
     header = next(each for each in sent if each.startswith(webhooks.HEADER)).partition(": ")[2]
     signature = webhooks.signature_of("pipeweave", {webhooks.HEADER.lower(): header})
     assert signature and signature.at
-    assert webhooks.is_valid("s" * 32, header, sent[-1].encode(), signature.at)
+    assert webhooks.is_valid("whsec_…", header, sent[-1].encode(), signature.at)
 
 
 def test_the_program_on_the_page_runs() -> None:
