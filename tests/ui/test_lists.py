@@ -206,7 +206,7 @@ def test_filters_are_in_the_address_and_back_restores_them(visit: Visit, worker:
     worker.driver.store({"a": []}, id="fine")
     worker.driver.trigger("fine", metadata={"customer": HOSTILE})
     page = visit.open("/runs")
-    page.get_by_role("link", name="failed", exact=True).click()
+    page.get_by_role("link", name="failed 1", exact=True).click()
     page.wait_for_url(re.compile("status=failed"))
     page.get_by_label("Text").fill("it broke")
     page.keyboard.press("Enter")
