@@ -396,6 +396,9 @@ class ServerWorker(ThreadWorker):
                 self._answer_one(conn)
             if is_idle:
                 self._keep_idle(conn)
+        except OSError as error:
+            self.log.debug("the connection is broken: %s", error)
+            conn.is_kept = is_idle = False
         except Exception as error:
             self.log.error("a connection failed", exc_info=error)
             conn.is_kept = is_idle = False

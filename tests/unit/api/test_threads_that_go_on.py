@@ -127,3 +127,15 @@ def test_a_connection_whose_answer_failed_is_not_kept(loop: Loop) -> None:
     loop.conn.is_kept = True
     loop.go(NEXT)
     assert loop.left == [loop.conn] and not loop.conn.is_kept
+
+
+def test_a_client_that_breaks_its_connection_is_no_error(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(size: int) -> bytes:
+        raise ConnectionResetError(size)
+
+    monkeypatch.setattr(loop.conn.sock, "take", broken)
+    loop.go()
+    assert loop.left == [loop.conn] and not loop.conn.is_kept
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
