@@ -78,7 +78,8 @@ def test_a_serverless_orchestrator_does_nothing_until_it_is_told_to_tick(
             client.put_pipeline("doubling", {"steps": [{"task": "twice"}]})
             run = client.trigger("doubling", 21)
             assert not service.dispatches
-            assert orchestrator.tick()["dispatched"] == 1
+            # A tick does not wait for a chore that takes long; it goes on beside.
+            orchestrator.tick()
             wait_until(lambda: client.run(run.id).is_final, DEADLINE_S, "the run does not end")
             assert client.run(run.id).output == 42
     with pytest.raises(urllib3.exceptions.HTTPError):

@@ -5,10 +5,8 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import pytest
-from jinja2 import Environment
-from support.pages import text_of
 
-from pipeweave.api.ui import charts, words
+from pipeweave.api.ui import charts, templating
 from pipeweave.api.ui.chart_parts import Stretch
 
 HOSTILE = "<b onclick='x()'>&\"</b>"
@@ -85,9 +83,7 @@ def test_a_sparkline_of_anything_is_a_picture(values: list[float]) -> None:
 
 def test_hostile_names_stay_text() -> None:
     found = charts.heat_map([Stretch(HOSTILE, HOSTILE, HOSTILE)], [(HOSTILE, [1.0])], HOSTILE)
-    templates = Environment(autoescape=True)
-    templates.filters |= words.FILTERS
-    part = templates.from_string(text_of("api/ui/templates/parts/chart.html")).module
+    part = templating.environment().get_template("parts/chart.html").module
     shown = str(part.chart(found))  # type: ignore[attr-defined]
     assert "<b " not in shown
     assert "style=" not in shown
