@@ -141,7 +141,6 @@ def test_without_a_step_the_log_of_the_whole_run_is_shown_and_grows(
     expect(lines).to_have_count(9, timeout=30_000)
     visit.axe_in_both_themes()
     page.get_by_label("Level").select_option("error")
-    page.get_by_role("button", name="Show").click()
     expect(lines).to_have_count(1)
     lines.get_by_role("link", name="a").click()
     expect(page.get_by_label("Attempt")).to_have_value("1")

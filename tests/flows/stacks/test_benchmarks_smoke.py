@@ -17,6 +17,10 @@ COMPARED = ["chain_3", "fan_8", "map_20", "diamonds_4", "single_run", "idle"]
 ALONE = [
     "http_chain_3",
     "http_dispatches_6",
+    "floor_commit",
+    "floor_chain_10ms",
+    "floor_message",
+    "floor_request",
     "trigger",
     "trigger_batch",
     "chain_10ms",
