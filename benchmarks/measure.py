@@ -25,8 +25,8 @@ def benchmarks(sizes: Sizes) -> list[Benchmark]:
         Benchmark("single_run", lambda environment: _singles(environment.systems, sizes)),
         Benchmark("idle", lambda environment: _idle(environment.systems, sizes)),
         *over_http.benchmarks(sizes),
-        *floors.benchmarks(sizes),
         *alone.benchmarks(sizes),
+        *floors.benchmarks(sizes),
         *costs.benchmarks(sizes),
     ]
 
