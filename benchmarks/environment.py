@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.http_sender import HttpSender
 from benchmarks.pipeweave_system import PipeWeaveSystem
 from benchmarks.plain.systems import Plain, Tuned, Written
-from benchmarks.processes import python, running
+from benchmarks.processes import front, python, running
 from benchmarks.statement_log import StatementLog
 from benchmarks.systems import System
 from pipeweave.settings import Settings
@@ -21,7 +21,6 @@ from pipeweave.up.postgres import Postgres
 from pipeweave.up.valkey import Valkey
 
 CONCURRENCY = 2
-HTTP_THREADS = 8
 # Each system has a database of the one Valkey.
 _PIPEWEAVE, _WRITTEN, _TUNED = 0, 2, 4
 _TENANT = "default"
@@ -159,17 +158,13 @@ def _plain(folder: Path, kind: type[Written] | type[Tuned], url: str) -> Iterato
         variables=variables,
     )
     sender = HttpSender(port := free_port())
-    front = python(
-        *("gunicorn", "--worker-class", "gthread", "--threads", str(HTTP_THREADS), "--no-control-socket"),
-        *("--bind", f"127.0.0.1:{port}", f"benchmarks.plain.front:{variant}()"),
-        variables=variables,
-    )
+    launch = front(port, f"benchmarks.plain.front:{variant}()", variables=variables)
     logs = folder / "logs"
     with ExitStack() as stack:
         processes = {
             "worker": stack.enter_context(running(worker, logs / f"{variant}.log", lambda: True)),
             "front": stack.enter_context(
-                running(front, logs / f"{variant}-front.log", lambda: sender.answers("/"))
+                running(launch, logs / f"{variant}-front.log", lambda: sender.answers("/"))
             ),
         }
         yield stack.enter_context(closing(kind(url, sender, processes)))

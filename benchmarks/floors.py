@@ -16,13 +16,14 @@ import psycopg2
 import redis
 
 from benchmarks import echo
-from benchmarks.environment import HTTP_THREADS, Environment
+from benchmarks.environment import Environment
 from benchmarks.figures import Benchmark, Figures, seconds_of
 from benchmarks.http_sender import HttpSender
-from benchmarks.processes import python, running
+from benchmarks.over_http import LOOP
+from benchmarks.processes import front, python, running
 from benchmarks.sizes import Sizes
 from benchmarks.systems import DEADLINE_S
-from pipeweave.up.ports import LOOPBACK, free_port
+from pipeweave.up.ports import free_port
 
 _WORK_S = 0.01
 
@@ -74,11 +75,7 @@ def _message(environment: Environment, sizes: Sizes) -> Figures:
 def _request(environment: Environment, sizes: Sizes) -> Figures:
     """A request over a kept connection to Flask under gunicorn, which answers nothing."""
     sender = HttpSender(port := free_port())
-    launch = python(
-        *("gunicorn", "--worker-class", "gthread", "--threads", str(HTTP_THREADS), "--no-control-socket"),
-        *("--keep-alive", "60", "--bind", f"{LOOPBACK}:{port}", "benchmarks.plain.http_loop:loop()"),
-        variables={},
-    )
+    launch = front(port, LOOP, "--keep-alive", "60", variables={})
     with running(launch, _log(environment), lambda: sender.answers("/")), sender.connect() as connection:
 
         def ask() -> None:

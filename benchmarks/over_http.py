@@ -13,16 +13,17 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks import shapes
-from benchmarks.environment import HTTP_THREADS, Environment
+from benchmarks.environment import Environment
 from benchmarks.figures import Benchmark, Figures
 from benchmarks.http_sender import HttpSender
-from benchmarks.processes import python, running
+from benchmarks.processes import front, python, running
 from benchmarks.sizes import Sizes
 from benchmarks.systems import BenchmarkFailed
 from pipeweave import signatures
 from pipeweave.up.ports import LOOPBACK, free_port
 
 TASK = "http_noop"
+LOOP = "benchmarks.plain.http_loop:loop()"
 _GOAL = ">= 0.5 x the bare loop"
 _REGISTRATION = {
     "serviceId": "benchmarks-http",
@@ -133,13 +134,8 @@ def _pair(environment: Environment) -> Iterator[Pair]:
         api_url = environment.pipeweave.url
         worker, port = _worker(stack, logs / "http-worker.log", api_url)
         bare = HttpSender(bare_port := free_port())
-        launch = python(
-            *("gunicorn", "--worker-class", "gthread", "--threads", str(HTTP_THREADS), "--no-control-socket"),
-            # The worker keeps its connections; the default closes them after two seconds.
-            *("--keep-alive", "60"),
-            *("--bind", f"{LOOPBACK}:{bare_port}", "benchmarks.plain.http_loop:loop()"),
-            variables={},
-        )
+        # The worker keeps its connections; the default closes them after two seconds.
+        launch = front(bare_port, LOOP, "--keep-alive", "60", variables={})
         stack.enter_context(running(launch, logs / "http-loop.log", lambda: bare.answers("/")))
         bare_worker, its_port = _worker(stack, logs / "bare-worker.log", f"http://{LOOPBACK}:{bare_port}")
         environment.pipeweave.register({**_REGISTRATION, "baseUrl": f"http://{LOOPBACK}:{port}"})

@@ -14,10 +14,12 @@ from pathlib import Path
 from benchmarks.systems import BenchmarkFailed
 from pipeweave.settings import environment
 from pipeweave.up.launch import Launch, spawn
+from pipeweave.up.ports import LOOPBACK
 
 ROOT = Path(__file__).parents[1]
 READY_S = 120.0
 STOP_S = 15.0
+HTTP_THREADS = 8
 
 # Variables that a program needs; the user's own settings must not change a figure.
 _PLAIN = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
@@ -27,6 +29,18 @@ def python(*arguments: str, variables: Mapping[str, str]) -> Launch:
     """A Python program of this repository."""
     plain = {name: value for name, value in environment().items() if name in _PLAIN}
     return Launch((sys.executable, "-m", *arguments), {**plain, **variables}, cwd=ROOT)
+
+
+def front(port: int, application: str, *options: str, variables: Mapping[str, str]) -> Launch:
+    """A Flask application under gunicorn, as users run one.
+
+    Args:
+        application: as gunicorn names it, `module:function()`.
+        options: further ones of gunicorn.
+    """
+    threads = ("--worker-class", "gthread", "--threads", str(HTTP_THREADS), "--no-control-socket")
+    bind = ("--bind", f"{LOOPBACK}:{port}")
+    return python("gunicorn", *threads, *options, *bind, application, variables=variables)
 
 
 @contextmanager

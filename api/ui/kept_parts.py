@@ -7,18 +7,18 @@ the page says about its form. So whoever is told the same may be shown it, and i
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-# Bytes of what the parts show, of all and of the largest one.
-MOST_BYTES, LARGEST = 4_000_000, 100_000
+from pipeweave.orchestrator.store import Cache
 
-_lock = threading.Lock()
-_parts: dict[bytes, Any] = {}
-_bytes = 0
+# The most parts, and the bytes of what the largest one shows: a row has some 600, a chart a few thousand.
+MOST, LARGEST = 2_000, 16_000
+
+# Not of a database: a part follows from what it shows, wherever that was read.
+_parts = Cache[bytes, Any](MOST)
 
 
 def kept(*shown: Any, caller: Callable[[], Any]) -> Any:
@@ -36,15 +36,5 @@ def kept(*shown: Any, caller: Callable[[], Any]) -> Any:
     if part is None:
         part = caller()
         if len(content) <= LARGEST:
-            _keep(key, part, len(content))
+            _parts.put(key, part)
     return part
-
-
-def _keep(key: bytes, part: Any, size: int) -> None:
-    global _bytes
-    with _lock:
-        if _bytes + size > MOST_BYTES:
-            _parts.clear()
-            _bytes = 0
-        _parts[key] = part
-        _bytes += size

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -67,17 +67,11 @@ class SharedValues:
         """The paths of completed steps' outputs in a backend, by step."""
         folder = f"pipelines/{ids.show(ids.RUN, run_id)}/outputs"
         paths = {step_id: f"{folder}/{step_id}.json" for step_id in places}
-        with self._lock:
-            now, written = time.monotonic(), self._written
-            new = []
-            for step_id, path in paths.items():
-                if written.get((backend, path), 0.0) > now:
-                    written.move_to_end((backend, path))
-                else:
-                    new.append(step_id)
-        for step_id in new:
-            paths[step_id] = self._shared(backend, paths[step_id], places[step_id])
-        return paths
+        new = self._not_written(backend, paths.values())
+        return {
+            step_id: self._shared(backend, path, places[step_id]) if path in new else path
+            for step_id, path in paths.items()
+        }
 
     def own_input(self, dispatch_id: str, value: Any, backend: str) -> str:
         """Write the input of one attempt; returns its path."""
@@ -112,17 +106,26 @@ class SharedValues:
         return place[0]
 
     def _once(self, backend: str, path: str, write: Callable[[Storage], None]) -> None:
-        key = backend, path
-        with self._lock:
-            if time.monotonic() < self._written.get(key, 0.0):
-                self._written.move_to_end(key)
-                return
+        if not self._not_written(backend, (path,)):
+            return
         until = time.monotonic() + REMEMBERED_S
         write(self.values.backends.get(backend))
         with self._lock:
-            self._written[key] = until
+            self._written[backend, path] = until
             if len(self._written) > MOST_REMEMBERED:
                 self._written.popitem(last=False)
+
+    def _not_written(self, backend: str, paths: Iterable[str]) -> set[str]:
+        """Those of the paths that were not written lately; the others are remembered longest from now on."""
+        new = set()
+        with self._lock:
+            now, written = time.monotonic(), self._written
+            for path in paths:
+                if written.get((backend, path), 0.0) > now:
+                    written.move_to_end((backend, path))
+                else:
+                    new.add(path)
+        return new
 
 
 def _put(to: Storage, path: str, content: bytes) -> None:

@@ -8,7 +8,7 @@ moment later leads nowhere else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
@@ -130,22 +130,19 @@ class Networks:
         """
         if (known := self._of_address(base_url)) is not None:
             return known
-        parts = urlsplit(base_url)
-        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
-        addresses = resolving.addresses(host, port, tenant, within_s)
+        named = _named(base_url)
+        addresses = resolving.addresses(named.host, named.port, tenant, within_s)
         if not all(map(self._is_allowed, addresses)):
-            raise _refused(host)
-        return Target(parts.scheme, host, addresses[0], port, parts.path.rstrip("/"))
+            raise _refused(named.host)
+        return replace(named, address=addresses[0])
 
     def _named_by_address(self, base_url: str) -> Target | None:
         """The target of a URL that names an address, which always leads there; None for any other URL, and
         for an address that is not allowed.
         """
-        parts = urlsplit(base_url)
-        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
-        if "%" in host or not resolving.is_address(host) or not self._is_allowed(host):
-            return None
-        return Target(parts.scheme, host, host, port, parts.path.rstrip("/"))
+        named = _named(base_url)
+        is_plain = "%" not in named.host and resolving.is_address(named.host)
+        return named if is_plain and self._is_allowed(named.host) else None
 
     def check(self, base_url: str, field: str = "baseUrl", tenant: str = "") -> None:
         """Check a base URL as far as its host can be resolved here and now.
@@ -171,6 +168,13 @@ def path_of(url: str) -> str:
 def _plain(address: str) -> Address:
     # The zone of an IPv6 address says nothing about where it leads.
     return ip_address(address.partition("%")[0])
+
+
+def _named(base_url: str) -> Target:
+    """What a base URL names; its host stands for the address until that is resolved."""
+    parts = urlsplit(base_url)
+    host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 80)
+    return Target(parts.scheme, host, host, port, parts.path.rstrip("/"))
 
 
 def _refused(host: str) -> TargetRefused:

@@ -37,7 +37,8 @@ def test_a_run_whose_messages_never_left_is_sent_by_the_tick(stack: LiveStack) -
     run_id = stack.trigger_unsent("unsent", {"list": list(range(40))})
     assert stack.tick().republished == 0, "it is too fresh to be missed"
     assert stack.statuses(run_id)["a"] == "queued"
-    assert stack.tick(AHEAD).republished == 1
+    # A chore that takes long is counted by the tick that finds it ended.
+    stack.until(lambda: stack.tick(AHEAD).republished == 1, "no tick has sent the message again")
     assert stack.finished(run_id).status == "completed"
     assert stack.called(run_id) == {"a": 1, "each": 40}
 
@@ -117,7 +118,6 @@ def test_a_chord_that_never_fired_is_released_by_the_tick(stack: LiveStack, gate
     )
     stack.settle()
     assert stack.statuses(run_id)["join"] == "pending"
-    # A chore that takes long is counted by the tick that finds it ended.
     stack.until(lambda: stack.tick(AHEAD).joins_checked > 0, "no tick has looked at the join")
     assert stack.finished(run_id).status == "completed"
     assert stack.called(run_id)["join"] == 1

@@ -6,12 +6,12 @@ import pytest
 
 from pipeweave.api.ui import kept_parts
 from pipeweave.api.ui.kept_parts import LARGEST, kept
+from pipeweave.orchestrator.store import Cache
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_parts, "_parts", {})
-    monkeypatch.setattr(kept_parts, "_bytes", 0)
+    monkeypatch.setattr(kept_parts, "_parts", Cache[bytes, object](10))
 
 
 class Made:
@@ -48,8 +48,9 @@ def test_what_is_large_is_not_kept(made: Made) -> None:
     assert made.count == 2
 
 
-def test_all_together_are_bounded(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_parts, "MOST_BYTES", 100)
+def test_all_together_are_bounded_and_those_that_are_shown_stay(made: Made) -> None:
+    first = kept("row", 0, caller=made)
     for number in range(50):
         kept("row", number, caller=made)
-    assert len(kept_parts._parts) < 20
+        assert kept("row", 0, caller=made) == first
+    assert len(kept_parts._parts) <= 10
