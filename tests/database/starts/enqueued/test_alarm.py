@@ -23,7 +23,11 @@ from pipeweave.workers.loops import enqueued as loop
 
 from .conftest import Caller
 
-SLEEPERS = f"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = {advisory_locks.ASLEEP}"
+# Of this database: other tests have stacks at the same server.
+SLEEPERS = f"""
+SELECT count(*) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
+WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.classid = {advisory_locks.ASLEEP}
+"""
 
 
 @contextmanager
